@@ -1,0 +1,1 @@
+//! millpond-engine
