@@ -1,0 +1,371 @@
+//! The ports: what the engine needs from a database.
+//!
+//! The engine decides; a store makes each decision atomic and durable. So no method here knows a retry
+//! policy, starts a task or reads a node's clock, and every method works on a batch: one message is a batch
+//! of one. `millpond-testkit` holds the contract that every store must pass.
+//!
+//! Dropping a returned future never drops a half-done transaction: a store runs what was asked to its end.
+
+use std::any::Any;
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use crate::capability::Capabilities;
+use crate::error::Result;
+use crate::message::{Leased, MessageId, NewMessage, Offset, Token};
+use crate::pick::Lane;
+use crate::queue::QueueSettings;
+use crate::settle::Settlement;
+use crate::time::Timestamp;
+use crate::view::{DeadFilter, DeadLetterView, MessageView, Page, QueueView, WorkerView};
+
+/// A future of a port.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Most messages of one claim: what its done bitmap holds.
+pub const CLAIM_MESSAGES_MAX: usize = 1_024;
+
+/// The number of a queue in its store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueueId(pub i64);
+
+/// A declared queue.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Queue {
+    /// Its number in this store.
+    pub id: QueueId,
+    /// Its name.
+    pub name: String,
+    /// Its stored settings.
+    pub settings: QueueSettings,
+}
+
+/// What became of one message of a send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stored {
+    /// It is in the log or in the outbox.
+    New,
+    /// Its dedup key is held by an earlier message, which stands for it.
+    Duplicate {
+        /// The id of the earlier one.
+        of: MessageId,
+    },
+}
+
+/// Asks for the next messages of a queue.
+#[derive(Debug, Clone)]
+pub struct LeaseRequest {
+    /// From which queue.
+    pub queue: QueueId,
+    /// For which worker; its lease is the claim's.
+    pub worker: String,
+    /// Drawn at random by the worker, and registered by it before it asks.
+    pub token: Token,
+    /// Where to look, in this order: the first part that has messages is taken from.
+    pub turns: Vec<(u8, Lane)>,
+    /// At most this many.
+    pub messages_max: usize,
+    /// At most this many bytes of bodies, but always one message.
+    pub bytes_max: usize,
+    /// From the suspect lane, a group of one is leased only by a worker with empty hands.
+    pub hands_empty: bool,
+}
+
+/// The answer to a [`LeaseRequest`].
+#[derive(Debug, Clone)]
+pub enum Lease {
+    /// Nothing is ready.
+    Empty,
+    /// A suspect waits that must be alone in its worker's hands.
+    EmptyHandsFirst,
+    /// A claim over the messages.
+    Claim(Claim),
+}
+
+/// The key of a claim, with the token that proves the right to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ClaimRef {
+    /// The partition; its subscription follows from it.
+    pub partition: i64,
+    /// The last offset of the claim.
+    pub to_offset: Offset,
+    /// Changes when the claim is taken over.
+    pub token: Token,
+}
+
+/// Messages under lease.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    /// Its key and token.
+    pub held: ClaimRef,
+    /// In offset order.
+    pub messages: Vec<Leased>,
+    /// Database time of the lease.
+    pub leased_at: Timestamp,
+    /// Whether the part it was taken from may hold more.
+    pub more: bool,
+}
+
+/// The end of one delivery, to be recorded.
+#[derive(Debug, Clone)]
+pub struct SettleItem {
+    /// Which message of the claim.
+    pub offset: Offset,
+    /// What to record.
+    pub settlement: Settlement,
+    /// The redacted text of the last error.
+    pub error: Option<String>,
+    /// How long the handler ran.
+    pub run: Duration,
+}
+
+/// The ends of deliveries of one claim.
+#[derive(Debug, Clone)]
+pub struct SettleClaim {
+    /// The claim, by its token.
+    pub held: ClaimRef,
+    /// The attempt that each item ends is in the claim; items may come in any order.
+    pub items: Vec<SettleItem>,
+}
+
+/// Whether a settlement was recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Settled {
+    /// Recorded.
+    Applied {
+        /// Messages whose effect was found committed, so that they are done whatever was asked.
+        done_anyway: Vec<Offset>,
+    },
+    /// The claim is no longer held: nothing was changed.
+    LeaseLost,
+}
+
+/// Takes the claims of workers whose lease is over.
+#[derive(Debug, Clone)]
+pub struct TakeOver {
+    /// Who takes them, shown until they are settled.
+    pub node: String,
+    /// How long this node has until another may take them from it.
+    pub lease: Duration,
+    /// Since when this node has been in touch with the store without a gap: nothing is taken from a worker
+    /// before a third of *its* lease has passed since then, so that live workers renew first (R10).
+    pub in_touch_since: Timestamp,
+    /// Claims at most.
+    pub claims_max: usize,
+}
+
+/// A claim that was taken over.
+#[derive(Debug, Clone)]
+pub struct TakenOver {
+    /// The claim with its new token.
+    pub held: ClaimRef,
+    /// The token that was replaced.
+    pub old_token: Token,
+    /// The queue.
+    pub queue: Queue,
+    /// The worker that lost it.
+    pub worker: String,
+    /// Unsettled messages in that worker's hands when it was lost.
+    pub in_hand: u32,
+    /// What nobody settled and no effect is known of. Bodies are left out.
+    pub unsettled: Vec<Leased>,
+    /// What the inbox knows to be done.
+    pub done: Vec<Offset>,
+}
+
+/// The heartbeat of a worker, and with it its lease.
+#[derive(Debug, Clone)]
+pub struct Renewal {
+    /// Unique per process start.
+    pub worker: String,
+    /// The host it runs on.
+    pub host: String,
+    /// How long the lease lasts from now.
+    pub lease: Duration,
+    /// The queues it listens to.
+    pub queues: Vec<String>,
+    /// Handlers it can run at once.
+    pub slots: u32,
+    /// Handlers it runs.
+    pub busy: u32,
+    /// What is wrong with it, if anything is.
+    pub error: Option<String>,
+}
+
+/// The answer to a [`Renewal`].
+#[derive(Debug, Clone)]
+pub struct Renewed {
+    /// Database time.
+    pub now: Timestamp,
+    /// The claims that the store holds for this worker.
+    pub claims: Vec<ClaimRef>,
+}
+
+/// What is where in one queue, from one statement for all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    /// The queue.
+    pub queue: QueueId,
+    /// The priority class.
+    pub class: u8,
+    /// The lane.
+    pub lane: Lane,
+    /// Messages beyond the cursor.
+    pub ready: u64,
+    /// When the oldest of them was published.
+    pub oldest: Option<Timestamp>,
+}
+
+/// The state of the store at one moment, as far as an idle node must know it.
+#[derive(Debug, Clone, Default)]
+pub struct Pulse {
+    /// Database time.
+    pub now: Timestamp,
+    /// Parts that have ready messages.
+    pub heads: Vec<Head>,
+    /// When the next outbox row is due.
+    pub next_due: Option<Timestamp>,
+}
+
+/// What the relay moved.
+#[derive(Debug, Clone, Default)]
+pub struct Relayed {
+    /// Rows moved to the log.
+    pub moved: usize,
+    /// Where they went.
+    pub queues: Vec<QueueId>,
+    /// When the next row is due.
+    pub next_due: Option<Timestamp>,
+    /// Database time.
+    pub now: Timestamp,
+}
+
+/// The answer to [`Log::begin`].
+pub enum Begun {
+    /// The effect of this message was committed before: acknowledge it.
+    AlreadyDone,
+    /// An open transaction that holds the message's inbox row.
+    Open(Box<dyn EffectTx>),
+}
+
+impl std::fmt::Debug for Begun {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Begun::AlreadyDone => "AlreadyDone",
+            Begun::Open(_) => "Open",
+        })
+    }
+}
+
+/// A handler's own transaction: its writes and the inbox row commit together, if the lease is still held.
+/// Dropping it rolls back.
+pub trait EffectTx: Send {
+    /// Stores messages that exist exactly if the transaction commits.
+    fn send<'a>(&'a mut self, queue: &'a Queue, messages: Vec<NewMessage>) -> BoxFuture<'a, Result<Vec<Stored>>>;
+
+    /// Checks the lease and the message's done bit, then commits.
+    ///
+    /// # Errors
+    ///
+    /// `lease-lost`: nothing was committed. `unknown-outcome`: the commit was sent, its answer was not seen.
+    fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>>;
+
+    /// The store's own type, through which a handler writes.
+    fn as_any(&mut self) -> &mut dyn Any;
+}
+
+/// The log of one store.
+pub trait Log: Send + Sync {
+    /// Stores all of `messages` or none, durably: those that are due at once in the log, in the order given,
+    /// the others in the outbox. Answers one [`Stored`] for each.
+    fn append(&self, queue: QueueId, messages: Vec<NewMessage>) -> BoxFuture<'_, Result<Vec<Stored>>>;
+
+    /// Claims the next messages of one part of a queue for one worker.
+    fn lease(&self, request: LeaseRequest) -> BoxFuture<'_, Result<Lease>>;
+
+    /// Records how deliveries ended, one answer for each claim, in order. A claim that is no longer held
+    /// changes nothing.
+    fn settle(&self, claims: Vec<SettleClaim>) -> BoxFuture<'_, Result<Vec<Settled>>>;
+
+    /// Writes a worker's heartbeat and moves its lease, on a connection that no other work can hold up.
+    fn renew(&self, renewal: Renewal) -> BoxFuture<'_, Result<Renewed>>;
+
+    /// Ends a worker's lease: what it still holds may be taken over at once.
+    fn end_worker(&self, worker: String) -> BoxFuture<'_, Result<()>>;
+
+    /// Takes claims from their owners, each by one compare-and-set: still that token, and its lease still
+    /// over. From here the old holder can settle nothing. What becomes of the messages is decided in core and
+    /// recorded with [`Log::settle`].
+    fn take_over(&self, request: TakeOver) -> BoxFuture<'_, Result<Vec<TakenOver>>>;
+
+    /// Opens a handler's own transaction for one message of a claim.
+    fn begin(&self, held: ClaimRef, offset: Offset, limit: Duration) -> BoxFuture<'_, Result<Begun>>;
+
+    /// One combined statement for all queues of an idle node.
+    fn pulse(&self, queues: Vec<QueueId>) -> BoxFuture<'_, Result<Pulse>>;
+
+    /// Waits until another process may have written: a hint, never a promise.
+    fn changed(&self) -> BoxFuture<'_, ()>;
+}
+
+/// The outbox of one store: messages that may not be worked on yet.
+pub trait Outbox: Send + Sync {
+    /// Moves at most `rows_max` due rows to the log, each deleted and appended in one transaction.
+    fn relay(&self, rows_max: usize) -> BoxFuture<'_, Result<Relayed>>;
+}
+
+/// What people ask.
+pub trait Inspect: Send + Sync {
+    /// All queues with their counts, by name.
+    fn queues(&self) -> BoxFuture<'_, Result<Vec<QueueView>>>;
+
+    /// Where a message is and how it fared.
+    fn message(&self, id: MessageId) -> BoxFuture<'_, Result<Option<MessageView>>>;
+
+    /// Dead letters, newest first.
+    fn dead_letters(&self, filter: DeadFilter, page: Page) -> BoxFuture<'_, Result<Vec<DeadLetterView>>>;
+
+    /// How many dead letters match.
+    fn dead_letter_count(&self, filter: DeadFilter) -> BoxFuture<'_, Result<u64>>;
+
+    /// Workers, newest heartbeat first.
+    fn workers(&self) -> BoxFuture<'_, Result<Vec<WorkerView>>>;
+}
+
+/// What keeps a store in order.
+pub trait Admin: Send + Sync {
+    /// Declares a queue, or gives its stored declaration the new settings.
+    ///
+    /// # Errors
+    ///
+    /// `queue-conflict` when it is stored with another kind of delivery.
+    fn declare(&self, name: String, settings: QueueSettings) -> BoxFuture<'_, Result<Queue>>;
+
+    /// The declared queue of this name.
+    fn queue(&self, name: String) -> BoxFuture<'_, Result<Option<Queue>>>;
+
+    /// Sends at most `rows_max` matching dead letters again, each with a new id; answers how many.
+    fn redrive(&self, filter: DeadFilter, ids: Vec<(MessageId, MessageId)>) -> BoxFuture<'_, Result<u64>>;
+
+    /// Deletes what is past its retention, at most `rows_max` rows of each table; answers how many went.
+    fn retain(&self, rows_max: usize) -> BoxFuture<'_, Result<u64>>;
+
+    /// Database time.
+    fn now(&self) -> BoxFuture<'_, Result<Timestamp>>;
+
+    /// Writes everything out and closes the store; later calls answer `shutting-down`.
+    fn close(&self) -> BoxFuture<'_, ()>;
+}
+
+/// A whole store.
+pub trait Store: Log + Outbox + Inspect + Admin {
+    /// What it can do.
+    fn capabilities(&self) -> Capabilities;
+}
+
+/// The host's time, for a store that has no server of its own.
+pub trait Clock: Send + Sync {
+    /// Microseconds since the epoch, by the host's clock.
+    fn host_micros(&self) -> i64;
+}
