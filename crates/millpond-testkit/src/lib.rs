@@ -1,1 +1,2 @@
 //! millpond-testkit
+pub mod judge;
