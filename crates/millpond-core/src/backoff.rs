@@ -26,11 +26,20 @@ pub struct Backoff {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Shape {
-    Fixed { wait: Duration },
+    Fixed {
+        wait: Duration,
+    },
     /// Entry *n*; the last repeats.
-    List { waits: [Duration; LIST_MAX], len: u8 },
+    List {
+        waits: [Duration; LIST_MAX],
+        len: u8,
+    },
     /// min(max, first · factorⁿ⁻¹)
-    Exponential { first: Duration, factor: f64, max: Duration },
+    Exponential {
+        first: Duration,
+        factor: f64,
+        max: Duration,
+    },
 }
 
 /// How the wait is spread, so that what failed together does not come back together.

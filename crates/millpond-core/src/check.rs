@@ -127,7 +127,10 @@ mod tests {
         refused(NewMessage { body: vec![0; 11], ..good() }, Code::BodyTooLarge);
         refused(NewMessage { kind: Some("white space".into()), ..good() }, Code::InvalidName);
         refused(NewMessage { key: Some("a\u{0}".into()), ..good() }, Code::InvalidKey);
-        refused(NewMessage { headers: Headers::from([("A".into(), "b".into())]), ..good() }, Code::InvalidHeader);
+        refused(
+            NewMessage { headers: Headers::from([("A".into(), "b".into())]), ..good() },
+            Code::InvalidHeader,
+        );
         refused(NewMessage { priority: 4, ..good() }, Code::InvalidOption);
         refused(NewMessage { attempts_max: Some(0), ..good() }, Code::InvalidOption);
         refused(NewMessage { due: Some(Due::In(DELAY_MAX * 2)), ..good() }, Code::InvalidOption);

@@ -211,7 +211,8 @@ mod tests {
 
     #[test]
     fn display_says_what_was_tried_and_source_says_why() {
-        let error = Error::new(Code::BodyTooLarge, "send to queue `mail`").because("20 bytes, limit 10").at(3);
+        let error =
+            Error::new(Code::BodyTooLarge, "send to queue `mail`").because("20 bytes, limit 10").at(3);
         assert_eq!(error.to_string(), "send to queue `mail` (body-too-large), item 3");
         assert_eq!(error.causes(), "20 bytes, limit 10");
         assert_eq!(error.kind(), ErrorKind::Invalid);

@@ -47,7 +47,7 @@ impl Lane {
 /// oldest ready message of each class has waited; `None`: as far as is known, none waits.
 pub fn classes(turn: u64, waited: &[Option<Duration>; CLASSES as usize]) -> [u8; CLASSES as usize] {
     let favoured = TURNS[(turn % TURNS.len() as u64) as usize];
-    let mut order = [0, 1, 2, 3];
+    let mut order: [u8; CLASSES as usize] = [0, 1, 2, 3];
     order.sort_by_key(|class| {
         let age = waited[usize::from(*class)];
         let counts_as = class.saturating_sub(steps(age));

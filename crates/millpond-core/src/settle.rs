@@ -140,7 +140,9 @@ pub enum Settlement {
 pub fn settle(policy: &Policy, counters: Counters, ending: Ending, now: Timestamp, roll: f64) -> Settlement {
     match ending {
         Ending::Returned(Verdict::Ack) => Settlement::Done,
-        Ending::Returned(Verdict::Retry { after }) => retry(policy, counters, Failure::Asked, after, now, roll),
+        Ending::Returned(Verdict::Retry { after }) => {
+            retry(policy, counters, Failure::Asked, after, now, roll)
+        }
         Ending::Returned(Verdict::Snooze { until }) => give_back(policy, counters, Back::Snoozed, until),
         Ending::Returned(Verdict::DeadLetter { reason }) => {
             Settlement::Dead { reason: DropReason::Refused, detail: Some(reason) }
@@ -150,7 +152,9 @@ pub fn settle(policy: &Policy, counters: Counters, ending: Ending, now: Timestam
         Ending::Released(Release::NoHandler) => {
             give_back(policy, counters, Back::Released(Release::NoHandler), Due::In(NO_HANDLER_WAIT))
         }
-        Ending::Released(release) => give_back(policy, counters, Back::Released(release), Due::In(Duration::ZERO)),
+        Ending::Released(release) => {
+            give_back(policy, counters, Back::Released(release), Due::In(Duration::ZERO))
+        }
         Ending::Lost { in_hand } => lost(policy, counters, in_hand),
     }
 }
@@ -274,7 +278,11 @@ mod tests {
     #[test]
     fn the_last_attempt_goes_to_the_dead_letters() {
         check(counters(3, 0, 0), Ending::Failed(Failure::Timeout), dead(DropReason::Exhausted));
-        check(counters(3, 0, 0), Ending::Returned(Verdict::Retry { after: None }), dead(DropReason::Exhausted));
+        check(
+            counters(3, 0, 0),
+            Ending::Returned(Verdict::Retry { after: None }),
+            dead(DropReason::Exhausted),
+        );
     }
 
     #[test]
@@ -288,7 +296,11 @@ mod tests {
     #[test]
     fn nothing_circles_for_ever() {
         let until = Due::At(NOW);
-        check(counters(1, 5, 0), Ending::Returned(Verdict::Snooze { until }), dead(DropReason::ReleasesExhausted));
+        check(
+            counters(1, 5, 0),
+            Ending::Returned(Verdict::Snooze { until }),
+            dead(DropReason::ReleasesExhausted),
+        );
         check(counters(1, 5, 0), Ending::Lost { in_hand: 2 }, dead(DropReason::ReleasesExhausted));
     }
 
@@ -332,9 +344,16 @@ mod tests {
 
     #[test]
     fn a_message_lost_in_company_is_not_charged_and_goes_on_in_a_smaller_group() {
-        for (in_hand, suspect, expected) in
-            [(1_024, 0, 512), (512, 512, 64), (300, 512, 64), (64, 64, 8), (8, 8, 1), (2, 2, 1), (2, 0, 1), (40, 0, 8)]
-        {
+        for (in_hand, suspect, expected) in [
+            (1_024, 0, 512),
+            (512, 512, 64),
+            (300, 512, 64),
+            (64, 64, 8),
+            (8, 8, 1),
+            (2, 2, 1),
+            (2, 0, 1),
+            (40, 0, 8),
+        ] {
             let back = again(0, 2, 1, expected, Back::Reclaimed);
             check(counters(3, 0, suspect), Ending::Lost { in_hand }, back);
         }
@@ -353,7 +372,8 @@ mod tests {
 
     #[test]
     fn a_deadline_alone_replaces_the_number_of_attempts() {
-        let deadline = Policy { attempts_max: None, retry_until: Some(NOW + Duration::from_secs(5)), ..policy() };
+        let deadline =
+            Policy { attempts_max: None, retry_until: Some(NOW + Duration::from_secs(5)), ..policy() };
         let failed = || Ending::Failed(Failure::Error);
         let late = settle(&deadline, counters(40, 0, 0), failed(), NOW, 0.5);
         assert_eq!(late, dead(DropReason::RetryUntil), "the next attempt would be after the deadline");

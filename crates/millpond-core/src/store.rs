@@ -9,6 +9,7 @@
 use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::capability::Capabilities;
@@ -86,7 +87,9 @@ pub enum Lease {
 /// The key of a claim, with the token that proves the right to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ClaimRef {
-    /// The partition; its subscription follows from it.
+    /// Who reads: a queue has one subscription, a topic several.
+    pub subscription: i64,
+    /// What is read.
     pub partition: i64,
     /// The last offset of the claim.
     pub to_offset: Offset,
@@ -112,6 +115,8 @@ pub struct Claim {
 pub struct SettleItem {
     /// Which message of the claim.
     pub offset: Offset,
+    /// The name of the work, for the counters; `None` is the queue's own name.
+    pub kind: Option<Arc<str>>,
     /// What to record.
     pub settlement: Settlement,
     /// The redacted text of the last error.
@@ -262,7 +267,11 @@ impl std::fmt::Debug for Begun {
 /// Dropping it rolls back.
 pub trait EffectTx: Send {
     /// Stores messages that exist exactly if the transaction commits.
-    fn send<'a>(&'a mut self, queue: &'a Queue, messages: Vec<NewMessage>) -> BoxFuture<'a, Result<Vec<Stored>>>;
+    fn send<'a>(
+        &'a mut self,
+        queue: &'a Queue,
+        messages: Vec<NewMessage>,
+    ) -> BoxFuture<'a, Result<Vec<Stored>>>;
 
     /// Checks the lease and the message's done bit, then commits.
     ///
@@ -345,11 +354,13 @@ pub trait Admin: Send + Sync {
     /// The declared queue of this name.
     fn queue(&self, name: String) -> BoxFuture<'_, Result<Option<Queue>>>;
 
-    /// Sends at most `rows_max` matching dead letters again, each with a new id; answers how many.
-    fn redrive(&self, filter: DeadFilter, ids: Vec<(MessageId, MessageId)>) -> BoxFuture<'_, Result<u64>>;
+    /// Sends dead letters again, each under the new id that stands beside its own; answers how many there were.
+    /// One that is gone, or was redriven before, is passed over.
+    fn redrive(&self, ids: Vec<(MessageId, MessageId)>) -> BoxFuture<'_, Result<u64>>;
 
     /// Deletes what is past its retention, at most `rows_max` rows of each table; answers how many went.
-    fn retain(&self, rows_max: usize) -> BoxFuture<'_, Result<u64>>;
+    /// One node does it at a time: another one's call within the minute deletes nothing.
+    fn retain(&self, node: String, rows_max: usize) -> BoxFuture<'_, Result<u64>>;
 
     /// Database time.
     fn now(&self) -> BoxFuture<'_, Result<Timestamp>>;
@@ -366,6 +377,9 @@ pub trait Store: Log + Outbox + Inspect + Admin {
 
 /// The host's time, for a store that has no server of its own.
 pub trait Clock: Send + Sync {
-    /// Microseconds since the epoch, by the host's clock.
-    fn host_micros(&self) -> i64;
+    /// Microseconds since the epoch. Never less than before.
+    fn micros(&self) -> i64;
+
+    /// Raises the clock to what a store has already written: a host that was set back goes on from there.
+    fn not_before(&self, floor: i64);
 }

@@ -65,7 +65,10 @@ mod tests {
     fn arithmetic_saturates() {
         let end = Timestamp::from_micros(i64::MAX);
         assert_eq!(end + Duration::MAX, end);
-        assert_eq!(Timestamp::from_micros(i64::MIN) - Duration::from_secs(1), Timestamp::from_micros(i64::MIN));
+        assert_eq!(
+            Timestamp::from_micros(i64::MIN) - Duration::from_secs(1),
+            Timestamp::from_micros(i64::MIN)
+        );
     }
 
     #[test]

@@ -1,1 +1,35 @@
-//! millpond-sqlite
+//! The SQLite store of Millpond: the log, the outbox and everything else in one file, or in memory.
+//!
+//! One thread writes ([`writer`](self)): whatever waits when it is free becomes one transaction. Sends are
+//! flushed to the disk before they are acknowledged; leases and settlements are not, because losing one only
+//! means another delivery. Several processes may share a file on one host.
+
+mod admin;
+mod append;
+mod capabilities;
+mod clock;
+mod connect;
+mod draft;
+mod error;
+mod inspect;
+mod lane;
+mod lease;
+mod location;
+mod log;
+mod migrate;
+mod outbox;
+mod queues;
+mod reserve;
+mod sabotage;
+mod settle;
+mod sql;
+mod take_over;
+mod unit;
+mod writer;
+
+pub use clock::SystemClock;
+pub use connect::{Options, SqliteStore, schema};
+pub use location::{Location, Synchronous};
+pub use migrate::Migration;
+pub use rusqlite;
+pub use unit::SqliteTx;

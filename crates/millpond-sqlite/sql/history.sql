@@ -1,0 +1,14 @@
+-- name: history_add
+insert into millpond_history (queue_id, partition, from_offset, to_offset, worker, leased_at, finished_at, runs)
+values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8);
+
+-- name: event_add
+insert into millpond_event (message_id, queue_id, kind, reason, attempt, releases, worker, error, at)
+values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9);
+
+-- name: stat_add
+insert into millpond_stat (queue_id, kind, minute, sent, leased, done, retried, dead, recovered)
+values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+on conflict (queue_id, kind, minute) do update
+set sent = sent + excluded.sent, leased = leased + excluded.leased, done = done + excluded.done,
+    retried = retried + excluded.retried, dead = dead + excluded.dead, recovered = recovered + excluded.recovered;

@@ -1,0 +1,28 @@
+-- name: outbox_put
+insert into millpond_outbox (message_id, subscription_id, queue_id, class, reason, ready_at, created_at, sent_at,
+                             attempt, releases, suspect, attempts_max, retry_until, checksum, kind, key,
+                             content_type, headers, body)
+values (?1, 0, ?2, ?3, ?4, ?5, ?6, ?6, 0, 0, 0, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14);
+
+-- name: outbox_put_back
+-- A message returns from the log; the row of the log stays, as the log is never changed.
+insert into millpond_outbox (message_id, subscription_id, queue_id, class, reason, ready_at, created_at, sent_at,
+                             attempt, releases, suspect, attempts_max, retry_until, checksum, kind, key,
+                             content_type, headers, last_error, body)
+select message_id, ?3, ?4, ?5, ?6, ?7, ?8, sent_at, ?9, ?10, ?11, attempts_max, retry_until, checksum, kind, key,
+       content_type, headers, ?12, body
+from millpond_log where partition = ?1 and log_offset = ?2;
+
+-- name: outbox_due
+-- Served by millpond_outbox_ready.
+select seq, queue_id, class, reason, suspect, subscription_id from millpond_outbox
+where ready_at <= ?1
+order by ready_at, seq
+limit ?2;
+
+-- name: outbox_next
+-- Served by millpond_outbox_ready.
+select ready_at from millpond_outbox order by ready_at limit 1;
+
+-- name: outbox_delete
+delete from millpond_outbox where seq = ?1;

@@ -1,0 +1,34 @@
+-- name: queue_by_name
+-- Served by the unique name.
+select id, name, settings, delivery from millpond_queue where name = :name;
+
+-- name: queue_by_id
+select id, name, settings, delivery from millpond_queue where id = :id;
+
+-- name: queue_list
+select id, name, settings, delivery from millpond_queue order by name;
+
+-- name: queue_add
+insert into millpond_queue (name, delivery, settings, declared_at)
+values (:name, :delivery, :settings, :now) returning id;
+
+-- name: queue_set
+update millpond_queue set settings = :settings where id = :id;
+
+-- name: subscription_add
+insert into millpond_subscription (queue_id, name) values (:queue, '') returning id;
+
+-- name: subscription_of
+-- Served by the unique (queue_id, name).
+select id from millpond_subscription where queue_id = :queue and name = '';
+
+-- name: partition_list
+-- All parts of a queue; a handful of rows. Served by millpond_log_partition_part.
+select id, class, lane from millpond_log_partition where queue_id = :queue order by class, lane;
+
+-- name: partition_add
+insert into millpond_log_partition (queue_id, class, lane, subscription_id)
+values (:queue, :class, :lane, case when :lane = 0 then null else :subscription end) returning id;
+
+-- name: partition_queue
+select queue_id, class, lane from millpond_log_partition where id = :partition;

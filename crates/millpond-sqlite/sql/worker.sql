@@ -1,0 +1,13 @@
+-- name: worker_renew
+insert into millpond_worker (id, host, queues, slots, busy, error, started_at, seen_at, lease_until, lease)
+values (:id, :host, :queues, :slots, :busy, :error, :now, :now, :now + :lease, :lease)
+on conflict (id) do update
+set queues = excluded.queues, slots = excluded.slots, busy = excluded.busy, error = excluded.error,
+    seen_at = excluded.seen_at, lease_until = excluded.lease_until, lease = excluded.lease, stopped = 0;
+
+-- name: worker_end
+update millpond_worker set lease_until = min(lease_until, :now), seen_at = :now, busy = 0, stopped = 1
+where id = :id;
+
+-- name: worker_last_seen
+select coalesce(max(seen_at), 0) from millpond_worker;

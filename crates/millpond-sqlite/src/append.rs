@@ -1,0 +1,141 @@
+//! Append: all of a send or none, in the log and in the outbox.
+
+use millpond_core::error::{Code, Error};
+use millpond_core::message::{Due, Headers, MessageId, NewMessage};
+use millpond_core::pick::Lane;
+use millpond_core::reason::OutboxReason;
+use millpond_core::store::{QueueId, Stored};
+use millpond_core::time::{Timestamp, micros};
+use rusqlite::{OptionalExtension, params};
+
+use crate::draft::Part;
+use crate::error::Tried;
+use crate::sql::sql;
+use crate::writer::Tx;
+
+/// Where the messages of one call go that are due at once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Path {
+    /// Into the log: the call is its own transaction.
+    Log,
+    /// Into the outbox: they belong to a handler's transaction, and the relay moves them.
+    Outbox,
+}
+
+impl Tx<'_> {
+    /// Stores the messages and answers one [`Stored`] for each.
+    pub(crate) fn append(
+        &mut self,
+        queue: QueueId,
+        messages: &[NewMessage],
+        path: Path,
+    ) -> Tried<Vec<Stored>> {
+        let stored = messages.iter().map(|message| self.dedup(queue, message)).collect::<Tried<Vec<_>>>()?;
+        let new =
+            || messages.iter().zip(&stored).filter(|(_, stored)| **stored == Stored::New).map(|(m, _)| m);
+        self.append_log(queue, new().filter(|message| path == Path::Log && message.due.is_none()))?;
+        for message in new().filter(|message| path == Path::Outbox || message.due.is_some()) {
+            self.put(queue, message)?;
+        }
+        for message in new() {
+            self.count(queue, message.kind.as_deref(), |counts| counts.sent += 1);
+        }
+        Ok(stored)
+    }
+
+    /// Holds the dedup key of a message, or names the message that holds it.
+    fn dedup(&mut self, queue: QueueId, message: &NewMessage) -> Tried<Stored> {
+        let Some(dedup) = &message.dedup else { return Ok(Stored::New) };
+        let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        let held: Option<(uuid::Uuid, u32)> = self
+            .conn
+            .prepare_cached(sql("dedup_find"))?
+            .query_row(params![queue.0, dedup.key, self.now.as_micros()], row)
+            .optional()?;
+        let checksum = crc32fast::hash(&message.body);
+        match held {
+            Some((id, held)) if held != checksum && MessageId(id) != message.id => {
+                let why = format!("key `{}` is held by message {id} with another body", dedup.key);
+                Err(Error::new(Code::DedupConflict, "send a message with a dedup key").because(why).into())
+            }
+            Some((id, _)) => Ok(Stored::Duplicate { of: MessageId(id) }),
+            None => {
+                let until = (self.now + dedup.window).as_micros();
+                self.conn.prepare_cached(sql("dedup_hold"))?.execute(params![
+                    queue.0,
+                    dedup.key,
+                    message.id.0,
+                    checksum,
+                    until
+                ])?;
+                Ok(Stored::New)
+            }
+        }
+    }
+
+    fn append_log<'m>(
+        &mut self,
+        queue: QueueId,
+        messages: impl Iterator<Item = &'m NewMessage>,
+    ) -> Tried<()> {
+        let mut insert = self.conn.prepare_cached(sql("log_append"))?;
+        for message in messages {
+            let part = Part { queue, class: message.priority, lane: Lane::Main };
+            let partition = self.partition(part)?;
+            let (offset, published_at) = self.take_offsets(partition, 1)?;
+            insert.execute(params![
+                partition,
+                offset,
+                message.id.0,
+                self.now.as_micros(),
+                published_at.as_micros(),
+                message.attempts_max,
+                self.deadline(message),
+                crc32fast::hash(&message.body),
+                message.kind,
+                message.key,
+                message.content_type,
+                headers_text(&message.headers),
+                message.body,
+            ])?;
+        }
+        Ok(())
+    }
+
+    /// Writes an outbox row: sent in a transaction, or to be due later.
+    fn put(&mut self, queue: QueueId, message: &NewMessage) -> Tried<()> {
+        let reason = if message.due.is_some() { OutboxReason::Delay } else { OutboxReason::Tx };
+        let ready_at = message.due.unwrap_or(Due::At(self.now)).resolve(self.now);
+        self.conn.prepare_cached(sql("outbox_put"))?.execute(params![
+            message.id.0,
+            queue.0,
+            message.priority,
+            reason.as_str(),
+            ready_at.as_micros(),
+            self.now.as_micros(),
+            message.attempts_max,
+            self.deadline(message),
+            crc32fast::hash(&message.body),
+            message.kind,
+            message.key,
+            message.content_type,
+            headers_text(&message.headers),
+            message.body,
+        ])?;
+        Ok(())
+    }
+
+    fn deadline(&self, message: &NewMessage) -> Option<i64> {
+        message.retry_until.map(|due| due.resolve(self.now).as_micros())
+    }
+}
+
+/// Headers as they are stored: a JSON object of texts, or nothing.
+pub(crate) fn headers_text(headers: &Headers) -> Option<String> {
+    (!headers.is_empty()).then(|| serde_json::json!(headers).to_string())
+}
+
+/// The end of a lease that begins now.
+pub(crate) fn lease_end(now: Timestamp, lease: std::time::Duration) -> i64 {
+    now.as_micros().saturating_add(micros(lease))
+}

@@ -1,0 +1,210 @@
+//! Opening a store: connections, pragmas, and what is refused.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millpond_core::capability::Capabilities;
+use millpond_core::error::{Code, Error, Result};
+use millpond_core::store::{BoxFuture, Clock, Store};
+use millpond_core::time::Timestamp;
+use rusqlite::{Connection, OpenFlags};
+
+use crate::clock::SystemClock;
+use crate::draft::Draft;
+use crate::error::Tried;
+use crate::lane::{Lane, Probe};
+use crate::location::{Location, Synchronous, refuse_network};
+use crate::reserve::Reserve;
+use crate::writer::{Durable, Writer};
+use crate::{capabilities, migrate};
+
+/// Older ones can corrupt a WAL database when two connections write and checkpoint at the wrong moment.
+const SQLITE_VERSION_MIN: i32 = 3_051_003;
+
+/// Pages in the WAL after which a commit copies them into the database: 16 MiB.
+const CHECKPOINT_PAGES: u32 = 4_000;
+
+/// What a truncated WAL may keep of its length.
+const WAL_BYTES_MAX: u32 = 64 * 1024 * 1024;
+
+/// Statements kept prepared by a connection.
+const STATEMENTS_MAX: usize = 64;
+
+/// How a store is opened.
+#[derive(Clone)]
+pub struct Options {
+    /// Whether a file that is missing is made. Default: yes.
+    pub create: bool,
+    /// Whether an older schema is migrated. Default: yes.
+    pub migrate: bool,
+    /// The host's time. Default: the system's.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { create: true, migrate: true, clock: Arc::new(SystemClock::new()) }
+    }
+}
+
+/// A store in one SQLite file, or in memory.
+pub struct SqliteStore {
+    pub(crate) writer: Writer,
+    /// `None` in memory: there is one connection.
+    pub(crate) renewal: Option<Lane>,
+    reader: Option<Lane>,
+    pub(crate) probe: Probe,
+    capabilities: Capabilities,
+}
+
+impl std::fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SqliteStore").field("capabilities", &self.capabilities).finish_non_exhaustive()
+    }
+}
+
+impl SqliteStore {
+    /// Opens the store at `url` (see [`Location::parse`]).
+    ///
+    /// # Errors
+    ///
+    /// `store-unreachable` (missing, no rights), `store-unavailable` (locked), `unsupported-store` (not ours, a
+    /// network file system, an unsafe SQLite), `schema-newer`, `schema-older`.
+    pub fn open(url: &str, options: Options) -> Result<Self> {
+        if rusqlite::version_number() < SQLITE_VERSION_MIN {
+            let why =
+                format!("SQLite {} can damage a WAL database; 3.51.3 or later is safe", rusqlite::version());
+            return Err(Error::new(Code::UnsupportedStore, "open the store").because(why));
+        }
+        let location = Location::parse(url)?;
+        match &location.path {
+            Some(path) => Self::open_file(path, location.synchronous, options),
+            None => Self::open_memory(options),
+        }
+    }
+
+    fn open_memory(options: Options) -> Result<Self> {
+        let mut conn =
+            Connection::open_in_memory().map_err(|error| unreachable_store("in memory", &error))?;
+        prepare(&mut conn).map_err(|error| unreachable_store("in memory", &error))?;
+        migrate::up(&conn, options.clock.micros())?;
+        let writer = Writer::start(conn, options.clock, None, Draft::default())?;
+        let capabilities = capabilities::MEMORY;
+        Ok(Self { writer, renewal: None, reader: None, probe: Probe::none(), capabilities })
+    }
+
+    fn open_file(path: &Path, synchronous: Synchronous, options: Options) -> Result<Self> {
+        refuse_network(path)?;
+        let shown = path.display().to_string();
+        let lost = |error: rusqlite::Error| unreachable_store(&shown, &error);
+        let conn = open_connection(path, options.create).map_err(lost)?;
+        check_schema(&conn, &options)?;
+        let seen = conn.query_row(crate::sql::sql("worker_last_seen"), [], |row| row.get(0)).map_err(lost)?;
+        options.clock.not_before(seen);
+        let reading = open_connection(path, false).map_err(lost)?;
+        reading.pragma_update(None, "query_only", true).map_err(lost)?;
+        let renewing = open_connection(path, false).map_err(lost)?;
+        // A lost renewal only means another delivery.
+        renewing.pragma_update(None, "synchronous", "normal").map_err(lost)?;
+        let probing = open_connection(path, false).map_err(lost)?;
+        let clock = options.clock;
+        let draft = match synchronous {
+            Synchronous::Full => Draft::default(),
+            Synchronous::Normal => {
+                Draft { pragma_durable: "pragma synchronous = normal", ..Draft::default() }
+            }
+        };
+        Ok(Self {
+            writer: Writer::start(conn, clock.clone(), Some(Reserve::beside(path)), draft)?,
+            renewal: Some(Lane::start("millpond-renewal", renewing, clock.clone())?),
+            reader: Some(Lane::start("millpond-reader", reading, clock)?),
+            probe: Probe::start(probing)?,
+            capabilities: capabilities::FILE,
+        })
+    }
+
+    /// Runs a read on the reading connection; in memory, on the only one.
+    pub(crate) fn read<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        work: impl Fn(&Connection, Timestamp) -> Tried<T> + Send + 'static,
+    ) -> BoxFuture<'_, Result<T>> {
+        match &self.reader {
+            Some(reader) => reader.call(doing, work),
+            None => self.writer.write(Durable::No, doing, move |tx| work(tx.conn, tx.now)),
+        }
+    }
+}
+
+impl Store for SqliteStore {
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+}
+
+/// The state of the schema of a file, without changing it.
+///
+/// # Errors
+///
+/// As for [`SqliteStore::open`]; a missing file is `store-unreachable`.
+pub fn schema(url: &str) -> Result<Vec<migrate::Migration>> {
+    let location = Location::parse(url)?;
+    let conn = match &location.path {
+        None => Connection::open_in_memory(),
+        Some(path) => Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY),
+    };
+    migrate::status(&conn.map_err(|error| unreachable_store(url, &error))?)
+}
+
+fn check_schema(conn: &Connection, options: &Options) -> Result<()> {
+    if options.migrate {
+        return migrate::up(conn, options.clock.micros()).map(drop);
+    }
+    if migrate::is_current(conn)? {
+        return Ok(());
+    }
+    Err(Error::new(Code::SchemaOlder, "open the store").because("its schema is older than this release"))
+}
+
+fn open_connection(path: &Path, create: bool) -> rusqlite::Result<Connection> {
+    let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    flags.set(OpenFlags::SQLITE_OPEN_CREATE, create);
+    let mut conn = Connection::open_with_flags(path, flags)?;
+    prepare(&mut conn)?;
+    Ok(conn)
+}
+
+fn prepare(conn: &mut Connection) -> rusqlite::Result<()> {
+    conn.busy_handler(Some(wait_for_lock))?;
+    conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    conn.pragma_update(None, "mmap_size", 0)?;
+    conn.pragma_update(None, "journal_mode", "wal")?;
+    conn.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    conn.pragma_update(None, "journal_size_limit", WAL_BYTES_MAX)?;
+    conn.pragma_update(None, "cache_size", -16_000)?;
+    conn.pragma_update(None, "synchronous", "full")
+}
+
+/// Waits for another connection's lock: short sleeps, because a transaction takes a millisecond, and so that a
+/// busy writer cannot starve a renewal. Gives up after about ten seconds.
+fn wait_for_lock(tries: i32) -> bool {
+    let wait = match tries {
+        ..20 => Duration::from_micros(100),
+        20..200 => Duration::from_micros(500),
+        _ => Duration::from_millis(2),
+    };
+    std::thread::sleep(wait);
+    tries < 5_000
+}
+
+fn unreachable_store(shown: &str, error: &rusqlite::Error) -> Error {
+    use rusqlite::ErrorCode;
+    let code = match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => Code::UnsupportedStore,
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Code::StoreUnavailable,
+        Some(ErrorCode::DiskFull) => Code::StorageFull,
+        _ => Code::StoreUnreachable,
+    };
+    Error::new(code, format!("open store `{shown}`")).because(error.to_string())
+}

@@ -1,0 +1,121 @@
+//! Lease: the next messages after the cursor, and one claim for exactly those.
+
+use millpond_core::message::{Leased, MessageId, Offset};
+use millpond_core::pick::Lane;
+use millpond_core::store::{CLAIM_MESSAGES_MAX, Claim, ClaimRef, Lease, LeaseRequest};
+use millpond_core::time::Timestamp;
+use rusqlite::{OptionalExtension, Row, params};
+
+use crate::draft::Part;
+use crate::error::Tried;
+use crate::sabotage::sabotaged;
+use crate::sql::sql;
+use crate::writer::Tx;
+
+impl Tx<'_> {
+    /// Takes from the first part that has messages.
+    pub(crate) fn lease(&mut self, request: &LeaseRequest) -> Tried<Lease> {
+        for (class, lane) in &request.turns {
+            let part = Part { queue: request.queue, class: *class, lane: *lane };
+            let Some(partition) = self.known_partition(part)? else { continue };
+            match self.lease_part(request, partition, *lane)? {
+                Lease::Empty => {}
+                found => return Ok(found),
+            }
+        }
+        Ok(Lease::Empty)
+    }
+
+    fn lease_part(&mut self, request: &LeaseRequest, partition: i64, lane: Lane) -> Tried<Lease> {
+        let subscription = self.subscription(request.queue)?;
+        let top = self.cursor(subscription, partition)?;
+        let after = top.map_or(-1, |(offset, _)| offset);
+        let (messages, more) = self.read_after(request, partition, after, lane)?;
+        let (Some(first), Some(last)) = (messages.first(), messages.last()) else { return Ok(Lease::Empty) };
+        if first.suspect == 1 && !request.hands_empty {
+            return Ok(Lease::EmptyHandsFirst);
+        }
+        let to_offset = last.offset;
+        let held = ClaimRef { subscription, partition, to_offset, token: request.token };
+        self.conn.prepare_cached(sql("claim_take"))?.execute(params![
+            subscription,
+            partition,
+            to_offset.0,
+            first.offset.0,
+            request.token.0,
+            request.worker,
+            self.now.as_micros(),
+        ])?;
+        // The old cursor, if all of it is settled, is not needed below a higher claim.
+        if let Some((offset, true)) = top {
+            self.conn.prepare_cached(sql("claim_delete"))?.execute(params![
+                subscription,
+                partition,
+                offset
+            ])?;
+        }
+        for message in &messages {
+            self.count(request.queue, message.kind.as_deref(), |counts| counts.leased += 1);
+        }
+        Ok(Lease::Claim(Claim { held, messages, leased_at: self.now, more }))
+    }
+
+    /// The highest claim of a subscription in a partition (R7), and whether it is a marker.
+    pub(crate) fn cursor(&self, subscription: i64, partition: i64) -> Tried<Option<(i64, bool)>> {
+        let row = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        let mut top = self.conn.prepare_cached(sql("claim_top"))?;
+        Ok(top.query_row(params![subscription, partition], row).optional()?)
+    }
+
+    /// Reads up to the limits of the request: rows, bytes, and in the suspect lane one group. Answers too
+    /// whether there may be more.
+    fn read_after(
+        &self,
+        request: &LeaseRequest,
+        partition: i64,
+        after: i64,
+        lane: Lane,
+    ) -> Tried<(Vec<Leased>, bool)> {
+        let most = request.messages_max.min(CLAIM_MESSAGES_MAX);
+        let mut read = self.conn.prepare_cached(sql("log_read"))?;
+        let mut rows = read.query(params![partition, after, most as i64])?;
+        let (mut messages, mut bytes) = (Vec::<Leased>::with_capacity(most.min(64)), 0_usize);
+        while let Some(row) = rows.next()? {
+            let message = leased(row)?;
+            bytes = bytes.saturating_add(message.body.len());
+            let group = messages.first().map(|first| first.suspect);
+            let group_full = lane == Lane::Suspect
+                && group
+                    .is_some_and(|group| group != message.suspect || usize::from(group) <= messages.len());
+            if group_full || (!messages.is_empty() && request.bytes_max < bytes) {
+                return Ok((messages, true));
+            }
+            messages.push(message);
+        }
+        let more = messages.len() == most;
+        Ok((messages, more))
+    }
+}
+
+/// A row of `log_read` or `log_read_range`. The attempt is counted here: to be in a claim is to be leased.
+pub(crate) fn leased(row: &Row<'_>) -> rusqlite::Result<Leased> {
+    let body: Vec<u8> = row.get(13)?;
+    let charged: u32 = row.get(2)?;
+    let intact = body.is_empty() || crc32fast::hash(&body) == row.get::<_, u32>(8)?;
+    Ok(Leased {
+        offset: Offset(row.get::<_, i64>(0)?.unsigned_abs()),
+        id: MessageId(row.get(1)?),
+        attempt: if sabotaged("attempt_on_failure") { charged.max(1) } else { charged + 1 },
+        releases: row.get(3)?,
+        suspect: row.get(4)?,
+        sent_at: Timestamp::from_micros(row.get(5)?),
+        attempts_max: row.get(6)?,
+        retry_until: row.get::<_, Option<i64>>(7)?.map(Timestamp::from_micros),
+        kind: row.get(9)?,
+        key: row.get(10)?,
+        content_type: row.get(11)?,
+        headers: row.get(12)?,
+        body,
+        intact,
+    })
+}

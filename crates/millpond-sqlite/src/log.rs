@@ -1,0 +1,144 @@
+//! The log of the store: append, lease, settle, renew, take over. Each verb is one transaction of the writer.
+
+use std::time::Duration;
+
+use millpond_core::error::{Code, Error, Result};
+use millpond_core::message::{NewMessage, Offset, Token};
+use millpond_core::pick::Lane;
+use millpond_core::store::{
+    Begun, BoxFuture, ClaimRef, Head, Lease, LeaseRequest, Log, Pulse, QueueId, Renewal, Renewed,
+    SettleClaim, Settled, Stored, TakeOver, TakenOver,
+};
+use millpond_core::time::{Timestamp, micros};
+use rusqlite::{Connection, OptionalExtension, named_params};
+use tokio::sync::oneshot;
+
+use crate::append::Path;
+use crate::connect::SqliteStore;
+use crate::error::Tried;
+use crate::sql::sql;
+use crate::unit::UnitStart;
+use crate::writer::Durable;
+
+impl Log for SqliteStore {
+    fn append(&self, queue: QueueId, messages: Vec<NewMessage>) -> BoxFuture<'_, Result<Vec<Stored>>> {
+        self.writer.write(Durable::Yes, "store messages", move |tx| tx.append(queue, &messages, Path::Log))
+    }
+
+    fn lease(&self, request: LeaseRequest) -> BoxFuture<'_, Result<Lease>> {
+        self.writer.write(Durable::No, "lease messages", move |tx| tx.lease(&request))
+    }
+
+    fn settle(&self, claims: Vec<SettleClaim>) -> BoxFuture<'_, Result<Vec<Settled>>> {
+        self.writer.write(Durable::No, "settle messages", move |tx| {
+            claims.iter().map(|claim| tx.settle(claim)).collect()
+        })
+    }
+
+    fn renew(&self, renewal: Renewal) -> BoxFuture<'_, Result<Renewed>> {
+        match &self.renewal {
+            Some(lane) => lane.call("renew a lease", move |conn, now| renew(conn, now, &renewal)),
+            None => {
+                self.writer.write(Durable::No, "renew a lease", move |tx| renew(tx.conn, tx.now, &renewal))
+            }
+        }
+    }
+
+    fn end_worker(&self, worker: String) -> BoxFuture<'_, Result<()>> {
+        self.writer.write(Durable::No, "end a worker", move |tx| {
+            let named = named_params! { ":id": worker, ":now": tx.now.as_micros() };
+            tx.conn.prepare_cached(sql("worker_end"))?.execute(named)?;
+            Ok(())
+        })
+    }
+
+    fn take_over(&self, request: TakeOver) -> BoxFuture<'_, Result<Vec<TakenOver>>> {
+        Box::pin(async move {
+            let tokens = (0..request.claims_max).map(|_| token()).collect::<Result<Vec<_>>>()?;
+            #[cfg(feature = "sabotage")]
+            if crate::sabotage::sabotaged("reclaim_without_cas") {
+                return self.take_over_without_cas(request, tokens).await;
+            }
+            self.writer
+                .write(Durable::No, "take claims over", move |tx| {
+                    let expired = tx.expired(&request)?;
+                    tx.take_over(&request, &expired, &tokens)
+                })
+                .await
+        })
+    }
+
+    fn begin(&self, held: ClaimRef, offset: Offset, limit: Duration) -> BoxFuture<'_, Result<Begun>> {
+        Box::pin(async move {
+            let (reply, answer) = oneshot::channel();
+            self.writer.unit(UnitStart { held, offset, limit, reply }).await?;
+            let ended = |_| Error::new(Code::StoreUnavailable, "open the job's transaction");
+            answer.await.map_err(ended)?
+        })
+    }
+
+    fn pulse(&self, queues: Vec<QueueId>) -> BoxFuture<'_, Result<Pulse>> {
+        self.read("look for work", move |conn, now| pulse(conn, now, &queues))
+    }
+
+    fn changed(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.probe.changed())
+    }
+}
+
+#[cfg(feature = "sabotage")]
+impl SqliteStore {
+    /// The known bug: what was read in one transaction is acted on in a later one, without comparing.
+    async fn take_over_without_cas(&self, request: TakeOver, tokens: Vec<Token>) -> Result<Vec<TakenOver>> {
+        let asked = request.clone();
+        let expired = self.writer.write(Durable::No, "find claims", move |tx| tx.expired(&asked)).await?;
+        let wait = Duration::from_millis(u64::from(tokens[0].0[0]) * 4);
+        tokio::time::sleep(wait).await;
+        self.writer
+            .write(Durable::No, "take claims over", move |tx| tx.take_over(&request, &expired, &tokens))
+            .await
+    }
+}
+
+fn token() -> Result<Token> {
+    let mut bits = [0; 16];
+    getrandom::fill(&mut bits)
+        .map_err(|error| Error::new(Code::Internal, "draw a lease token").because(error.to_string()))?;
+    Ok(Token(bits))
+}
+
+fn renew(conn: &Connection, now: Timestamp, renewal: &Renewal) -> Tried<Renewed> {
+    let queues = serde_json::json!(renewal.queues).to_string();
+    conn.prepare_cached(sql("worker_renew"))?.execute(named_params! {
+        ":id": renewal.worker, ":host": renewal.host, ":queues": queues, ":slots": renewal.slots,
+        ":busy": renewal.busy, ":error": renewal.error, ":now": now.as_micros(), ":lease": micros(renewal.lease),
+    })?;
+    let mut list = conn.prepare_cached(sql("claim_of_worker"))?;
+    let rows = list.query_map([&renewal.worker], |row| {
+        Ok(ClaimRef {
+            subscription: row.get(0)?,
+            partition: row.get(1)?,
+            to_offset: Offset(row.get::<_, i64>(2)?.unsigned_abs()),
+            token: Token(row.get(3)?),
+        })
+    })?;
+    Ok(Renewed { now, claims: rows.collect::<rusqlite::Result<_>>()? })
+}
+
+fn pulse(conn: &Connection, now: Timestamp, queues: &[QueueId]) -> Tried<Pulse> {
+    let ids = serde_json::json!(queues.iter().map(|queue| queue.0).collect::<Vec<_>>()).to_string();
+    let mut list = conn.prepare_cached(sql("pulse_heads"))?;
+    let rows = list.query_map(named_params! { ":queues": ids }, |row| {
+        let lane = Lane::from_number(row.get(2)?).unwrap_or(Lane::Main);
+        Ok(Head {
+            queue: QueueId(row.get(0)?),
+            class: row.get(1)?,
+            lane,
+            ready: row.get::<_, i64>(3)?.unsigned_abs(),
+            oldest: row.get::<_, Option<i64>>(4)?.map(Timestamp::from_micros),
+        })
+    })?;
+    let heads = rows.collect::<rusqlite::Result<_>>()?;
+    let next = conn.prepare_cached(sql("outbox_next"))?.query_row([], |row| row.get(0)).optional()?;
+    Ok(Pulse { now, heads, next_due: next.map(Timestamp::from_micros) })
+}

@@ -1,0 +1,173 @@
+//! Take over: claims whose lease is over get a new token, each by one compare-and-set.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use millpond_core::message::{Leased, Offset, Token};
+use millpond_core::store::{ClaimRef, TakeOver, TakenOver};
+use rusqlite::params;
+
+use crate::append::lease_end;
+use crate::error::Tried;
+use crate::lease::leased;
+use crate::sabotage::sabotaged;
+use crate::settle::is_set;
+use crate::sql::sql;
+use crate::writer::Tx;
+
+/// A claim of `claim_expired`.
+#[derive(Debug, Clone)]
+pub(crate) struct Expired {
+    subscription: i64,
+    partition: i64,
+    to_offset: i64,
+    from_offset: i64,
+    token: [u8; 16],
+    worker: String,
+    in_hand: Option<u32>,
+    done: Vec<u8>,
+}
+
+impl Tx<'_> {
+    /// The claims that may be taken over now.
+    pub(crate) fn expired(&self, request: &TakeOver) -> Tried<Vec<Expired>> {
+        let mut list = self.conn.prepare_cached(sql("claim_expired"))?;
+        let named = rusqlite::named_params! {
+            ":now": self.now.as_micros(), ":since": request.in_touch_since.as_micros(),
+            ":claims_max": request.claims_max as i64,
+        };
+        let rows = list.query_map(named, |row| {
+            Ok(Expired {
+                subscription: row.get(0)?,
+                partition: row.get(1)?,
+                to_offset: row.get(2)?,
+                from_offset: row.get(3)?,
+                token: row.get(4)?,
+                worker: row.get::<_, Option<String>>(5)?.unwrap_or_default(),
+                in_hand: row.get(6)?,
+                done: row.get(7)?,
+            })
+        })?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Takes the claims over. How many messages a worker had in hand is written into each of its claims, once,
+    /// before the first of them changes hands.
+    pub(crate) fn take_over(
+        &mut self,
+        request: &TakeOver,
+        expired: &[Expired],
+        tokens: &[Token],
+    ) -> Tried<Vec<TakenOver>> {
+        let mut in_hand = HashMap::new();
+        for claim in expired {
+            if claim.in_hand.is_none() && !in_hand.contains_key(&claim.worker) {
+                let count = self.write_in_hand(&claim.worker)?;
+                in_hand.insert(claim.worker.clone(), count);
+            }
+        }
+        let mut taken = Vec::with_capacity(expired.len());
+        for (claim, token) in expired.iter().zip(tokens) {
+            let company = claim.in_hand.or_else(|| in_hand.get(&claim.worker).copied()).unwrap_or(1);
+            taken.extend(self.take_over_one(request, claim, company, *token)?);
+        }
+        Ok(taken)
+    }
+
+    fn take_over_one(
+        &mut self,
+        request: &TakeOver,
+        claim: &Expired,
+        in_hand: u32,
+        token: Token,
+    ) -> Tried<Option<TakenOver>> {
+        let (Some(part), until) = (self.place(claim.partition)?, lease_end(self.now, request.lease)) else {
+            return Ok(None);
+        };
+        let Expired { subscription, partition, to_offset, .. } = *claim;
+        let swapped = self.conn.prepare_cached(&swap_statement())?.execute(params![
+            subscription,
+            partition,
+            to_offset,
+            claim.token,
+            token.0,
+            request.node,
+            until,
+        ])?;
+        if swapped == 0 {
+            return Ok(None);
+        }
+        // In a statement after the swap: an effect may have committed after the last settle (R9).
+        let (unsettled, done) = self.unsettled(claim)?;
+        Ok(Some(TakenOver {
+            held: ClaimRef { subscription, partition, to_offset: Offset(to_offset.unsigned_abs()), token },
+            old_token: Token(claim.token),
+            queue: self.queue_of(part.queue)?,
+            worker: claim.worker.clone(),
+            in_hand,
+            unsettled,
+            done,
+        }))
+    }
+
+    /// Counts what a worker has in its hands and writes it into its claims.
+    fn write_in_hand(&mut self, worker: &str) -> Tried<u32> {
+        let mut list = self.conn.prepare_cached(sql("claim_in_hand_of_worker"))?;
+        let claims = list
+            .query_map([worker], |row| {
+                Ok(Expired {
+                    subscription: row.get(0)?,
+                    partition: row.get(1)?,
+                    to_offset: row.get(2)?,
+                    from_offset: row.get(3)?,
+                    token: [0; 16],
+                    worker: String::new(),
+                    in_hand: row.get(4)?,
+                    done: row.get(5)?,
+                })
+            })?
+            .collect::<rusqlite::Result<Vec<_>>>()?;
+        let mut count = 0;
+        for claim in &claims {
+            count += u32::try_from(self.unsettled(claim)?.0.len()).unwrap_or(u32::MAX);
+        }
+        for claim in &claims {
+            self.conn.prepare_cached(sql("claim_set_in_hand"))?.execute(params![
+                claim.subscription,
+                claim.partition,
+                claim.to_offset,
+                count,
+            ])?;
+        }
+        Ok(count)
+    }
+
+    /// The messages of a claim that are neither settled nor known to the inbox, and those that the inbox knows.
+    fn unsettled(&self, claim: &Expired) -> Tried<(Vec<Leased>, Vec<Offset>)> {
+        let mut range = self.conn.prepare_cached(sql("log_read_range"))?;
+        let rows = range.query_map(params![claim.partition, claim.from_offset, claim.to_offset], leased)?;
+        let (mut unsettled, mut done) = (Vec::new(), Vec::new());
+        for message in rows {
+            let message = message?;
+            let place = message.offset.0.wrapping_sub(claim.from_offset.unsigned_abs()) as usize;
+            if is_set(&claim.done, place) {
+                continue;
+            }
+            if !sabotaged("late_inbox_check") && self.in_inbox(claim.subscription, message.id)? {
+                done.push(message.offset);
+            } else {
+                unsettled.push(message);
+            }
+        }
+        Ok((unsettled, done))
+    }
+}
+
+/// The compare-and-set of a takeover; the control leaves out the comparison.
+fn swap_statement() -> Cow<'static, str> {
+    let statement = sql("claim_take_over");
+    if sabotaged("reclaim_without_cas") {
+        return statement.replace(" and token = ?4", "").into();
+    }
+    statement.into()
+}

@@ -1,0 +1,233 @@
+//! A handler's own transaction (M7): its writes and the message's inbox row commit together, if the lease is
+//! still held.
+//!
+//! It runs on the writing connection, so it holds the one writer from [`Log::begin`] until it ends: do the slow
+//! work first, open it late. Its limit bounds how long everybody else waits.
+//!
+//! [`Log::begin`]: millpond_core::store::Log::begin
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use millpond_core::error::{Code, Error, Result};
+use millpond_core::message::{NewMessage, Offset};
+use millpond_core::store::{Begun, BoxFuture, ClaimRef, EffectTx, Queue, Stored};
+use millpond_core::time::Timestamp;
+use rusqlite::{Connection, OptionalExtension, params};
+use tokio::sync::oneshot;
+
+use crate::append::Path;
+use crate::error::{Fault, Tried, code_of_commit};
+use crate::sabotage::sabotaged;
+use crate::settle::is_set;
+use crate::sql::sql;
+use crate::writer::{Durable, Tx, WriterThread, storage_full};
+
+/// Commands that one unit may have waiting: a handler waits for the answer of each before it gives the next,
+/// or drops its future and gives up.
+const COMMANDS_MAX: usize = 16;
+
+const BEGIN: &str = "open the job's transaction";
+const COMMIT: &str = "commit the job's transaction";
+
+/// Asks the writer to open a unit.
+pub(crate) struct UnitStart {
+    pub(crate) held: ClaimRef,
+    pub(crate) offset: Offset,
+    pub(crate) limit: Duration,
+    pub(crate) reply: oneshot::Sender<Result<Begun>>,
+}
+
+enum Command {
+    Run(Box<dyn FnOnce(&Connection) + Send>),
+    Send(Queue, Vec<NewMessage>, oneshot::Sender<Result<Vec<Stored>>>),
+    Commit(oneshot::Sender<Result<()>>),
+}
+
+/// SQLite's side of a handler's transaction.
+#[derive(Debug)]
+pub struct SqliteTx {
+    commands: mpsc::SyncSender<Command>,
+}
+
+impl SqliteTx {
+    /// Runs `work` on the connection of the open transaction.
+    ///
+    /// The closure runs on the writer's thread, which waits for nothing else meanwhile. It must not begin,
+    /// commit or roll back; a savepoint is fine.
+    ///
+    /// # Errors
+    ///
+    /// What SQLite says of a statement, or that the transaction is over: its limit passed, or `work` ended it.
+    pub async fn run<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let doing = "write in the job's transaction";
+        let (reply, answer) = oneshot::channel();
+        let run = move |conn: &Connection| {
+            let outcome = catch_unwind(AssertUnwindSafe(|| work(conn)));
+            let _ = reply.send(outcome);
+        };
+        self.commands.try_send(Command::Run(Box::new(run))).map_err(|_| over(doing))?;
+        match answer.await.map_err(|_| over(doing))? {
+            Ok(outcome) => outcome.map_err(|error| Fault::from(error).into_error(doing)),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+}
+
+impl EffectTx for SqliteTx {
+    fn send<'a>(
+        &'a mut self,
+        queue: &'a Queue,
+        messages: Vec<NewMessage>,
+    ) -> BoxFuture<'a, Result<Vec<Stored>>> {
+        Box::pin(async move {
+            let doing = "send in the job's transaction";
+            let (reply, answer) = oneshot::channel();
+            let command = Command::Send(queue.clone(), messages, reply);
+            self.commands.try_send(command).map_err(|_| over(doing))?;
+            answer.await.map_err(|_| over(doing))?
+        })
+    }
+
+    fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        Box::pin(async move {
+            let (reply, answer) = oneshot::channel();
+            self.commands.try_send(Command::Commit(reply)).map_err(|_| over(COMMIT))?;
+            answer.await.map_err(|_| Error::new(Code::UnknownOutcome, COMMIT).because("the writer ended"))?
+        })
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+fn over(doing: &str) -> Error {
+    Error::new(Code::StoreUnavailable, doing)
+        .because("the transaction is over: its limit passed, or one of its statements ended it")
+}
+
+impl WriterThread {
+    /// Serves one unit until it commits, rolls back, or its limit passes.
+    pub(crate) fn serve(&mut self, start: UnitStart) {
+        let UnitStart { held, offset, limit, reply } = start;
+        let until = Instant::now() + limit;
+        match self.open_unit(&held, offset) {
+            Ok(true) => {
+                let (commands, waiting) = mpsc::sync_channel(COMMANDS_MAX);
+                if reply.send(Ok(Begun::Open(Box::new(SqliteTx { commands })))).is_ok() {
+                    self.obey(&waiting, &held, offset, until);
+                }
+            }
+            Ok(false) => drop(reply.send(Ok(Begun::AlreadyDone))),
+            Err(fault) => drop(reply.send(Err(fault.into_error(BEGIN)))),
+        }
+        self.abandon();
+    }
+
+    /// Begins, looks whether the lease is held, and writes the inbox row. False: the effect was committed before.
+    fn open_unit(&mut self, held: &ClaimRef, offset: Offset) -> Tried<bool> {
+        if self.reserve.as_mut().is_some_and(|reserve| !reserve.ready()) {
+            let (code, why) = storage_full();
+            return Err(Error::new(code, BEGIN).because(why).into());
+        }
+        self.begin(Durable::Yes)?;
+        let now = Timestamp::from_micros(self.clock.micros());
+        let tx = Tx { conn: &self.conn, now, draft: &mut self.draft };
+        let id: Option<uuid::Uuid> = tx
+            .conn
+            .prepare_cached(sql("log_identity"))?
+            .query_row(params![held.partition, offset.0], |row| row.get(0))
+            .optional()?;
+        let Some(id) = id else { return Err(lost(BEGIN).into()) };
+        let added = tx.conn.prepare_cached(sql("inbox_add"))?.execute(params![
+            held.subscription,
+            id,
+            now.as_micros()
+        ])?;
+        if added == 0 {
+            return Ok(false);
+        }
+        if !tx.still_held(held, offset)? {
+            return Err(lost(BEGIN).into());
+        }
+        Ok(true)
+    }
+
+    fn obey(&mut self, waiting: &mpsc::Receiver<Command>, held: &ClaimRef, offset: Offset, until: Instant) {
+        while let Some(command) = next_command(waiting, until) {
+            match command {
+                Command::Run(run) => run(&self.conn),
+                Command::Send(queue, messages, reply) => {
+                    let now = Timestamp::from_micros(self.clock.micros());
+                    let mut tx = Tx { conn: &self.conn, now, draft: &mut self.draft };
+                    let sent = tx.append(queue.id, &messages, Path::Outbox);
+                    let _ =
+                        reply.send(sent.map_err(|fault| fault.into_error("send in the job's transaction")));
+                }
+                Command::Commit(reply) => {
+                    let outcome = self.commit_unit(held, offset);
+                    let _ = reply.send(outcome);
+                    return;
+                }
+            }
+            if self.conn.is_autocommit() {
+                tracing::warn!("a statement of a handler ended its transaction");
+                return;
+            }
+        }
+    }
+
+    /// Last, the claim is looked at again: token and done bit (R15).
+    fn commit_unit(&mut self, held: &ClaimRef, offset: Offset) -> Result<()> {
+        let now = Timestamp::from_micros(self.clock.micros());
+        let mut tx = Tx { conn: &self.conn, now, draft: &mut self.draft };
+        let ready = tx.still_held(held, offset).and_then(|held| tx.write_counts().map(|()| held));
+        if !ready.map_err(|fault| fault.into_error(COMMIT))? {
+            return Err(lost(COMMIT));
+        }
+        self.step("commit").map_err(|error| Error::new(code_of_commit(&error), COMMIT).because(error))?;
+        self.draft.committed();
+        Ok(())
+    }
+}
+
+impl Tx<'_> {
+    /// Whether the claim has this token still and the message is not settled in it.
+    fn still_held(&self, held: &ClaimRef, offset: Offset) -> Tried<bool> {
+        if sabotaged("no_fence") {
+            return Ok(true);
+        }
+        let row = |row: &rusqlite::Row<'_>| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, Option<[u8; 16]>>(1)?, row.get::<_, Vec<u8>>(4)?))
+        };
+        let mut get = self.conn.prepare_cached(sql("claim_get"))?;
+        let claim =
+            get.query_row(params![held.subscription, held.partition, held.to_offset.0], row).optional()?;
+        Ok(claim.is_some_and(|(from, token, done)| {
+            let place = offset.0.wrapping_sub(from.unsigned_abs()) as usize;
+            token == Some(held.token.0) && !is_set(&done, place)
+        }))
+    }
+}
+
+/// The next command, or nothing when the handler dropped its side or the limit passed.
+fn next_command(waiting: &mpsc::Receiver<Command>, until: Instant) -> Option<Command> {
+    match waiting.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        Ok(command) => Some(command),
+        Err(mpsc::RecvTimeoutError::Disconnected) => None,
+        Err(mpsc::RecvTimeoutError::Timeout) => {
+            tracing::warn!("a handler held its transaction to the limit; it was rolled back");
+            None
+        }
+    }
+}
+
+fn lost(doing: &str) -> Error {
+    Error::new(Code::LeaseLost, doing).because("another worker may have the message")
+}
