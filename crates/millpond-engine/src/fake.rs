@@ -1,0 +1,216 @@
+//! A store in memory that knows just enough for the tests of this crate.
+
+use std::any::Any;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use millpond_core::capability::Capabilities;
+use millpond_core::error::{Code, Error, Result};
+use millpond_core::message::{Leased, MessageId, NewMessage, Offset, Token};
+use millpond_core::queue::QueueSettings;
+use millpond_core::store::{self as port, BoxFuture, ClaimRef, Queue, QueueId, Stored};
+use millpond_core::time::Timestamp;
+use millpond_core::view::{DeadFilter, DeadLetterView, MessageView, Page, QueueView, WorkerView};
+
+/// A leased message with this body.
+pub(crate) fn leased(body: &[u8]) -> Leased {
+    Leased {
+        offset: Offset(0),
+        id: MessageId(uuid::Uuid::nil()),
+        kind: None,
+        key: None,
+        headers: None,
+        content_type: None,
+        body: body.to_vec(),
+        attempt: 1,
+        releases: 0,
+        suspect: 0,
+        attempts_max: None,
+        retry_until: None,
+        sent_at: Timestamp::from_secs(1),
+        intact: true,
+    }
+}
+
+/// A claim that nobody checks.
+pub(crate) fn held() -> ClaimRef {
+    ClaimRef { subscription: 1, partition: 1, to_offset: Offset(0), token: Token([1; 16]) }
+}
+
+/// Declares, appends and begins; everything else is refused.
+#[derive(Default)]
+pub(crate) struct FakeStore {
+    queues: Mutex<Vec<Queue>>,
+    log: Arc<Mutex<Vec<NewMessage>>>,
+    declarations: AtomicUsize,
+    hangs: AtomicBool,
+    closed: AtomicBool,
+}
+
+impl FakeStore {
+    pub(crate) fn bodies(&self) -> Vec<Vec<u8>> {
+        self.log.lock().unwrap().iter().map(|message| message.body.clone()).collect()
+    }
+
+    pub(crate) fn ids(&self) -> Vec<MessageId> {
+        self.log.lock().unwrap().iter().map(|message| message.id).collect()
+    }
+
+    pub(crate) fn declarations(&self) -> usize {
+        self.declarations.load(Ordering::Relaxed)
+    }
+
+    /// From now on nothing is answered.
+    pub(crate) fn hang(&self) {
+        self.hangs.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    fn answer<'a, T: Send + 'a>(&self, answer: Result<T>) -> BoxFuture<'a, Result<T>> {
+        if self.hangs.load(Ordering::Relaxed) {
+            return Box::pin(std::future::pending());
+        }
+        Box::pin(std::future::ready(answer))
+    }
+
+    fn refuse<'a, T: Send + 'a>(&self) -> BoxFuture<'a, Result<T>> {
+        self.answer(Err(Error::new(Code::Internal, "ask a fake store")))
+    }
+}
+
+fn push(log: &Mutex<Vec<NewMessage>>, messages: Vec<NewMessage>) -> Vec<Stored> {
+    let stored = vec![Stored::New; messages.len()];
+    log.lock().unwrap().extend(messages);
+    stored
+}
+
+struct FakeTx {
+    log: Arc<Mutex<Vec<NewMessage>>>,
+    sent: Vec<NewMessage>,
+}
+
+impl port::EffectTx for FakeTx {
+    fn send<'a>(&'a mut self, _: &'a Queue, messages: Vec<NewMessage>) -> BoxFuture<'a, Result<Vec<Stored>>> {
+        let stored = vec![Stored::New; messages.len()];
+        self.sent.extend(messages);
+        Box::pin(std::future::ready(Ok(stored)))
+    }
+
+    fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        push(&self.log, self.sent);
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+impl port::Log for FakeStore {
+    fn append(&self, _: QueueId, messages: Vec<NewMessage>) -> BoxFuture<'_, Result<Vec<Stored>>> {
+        self.answer(Ok(push(&self.log, messages)))
+    }
+
+    fn lease(&self, _: port::LeaseRequest) -> BoxFuture<'_, Result<port::Lease>> {
+        self.refuse()
+    }
+
+    fn settle(&self, _: Vec<port::SettleClaim>) -> BoxFuture<'_, Result<Vec<port::Settled>>> {
+        self.refuse()
+    }
+
+    fn renew(&self, _: port::Renewal) -> BoxFuture<'_, Result<port::Renewed>> {
+        self.refuse()
+    }
+
+    fn end_worker(&self, _: String) -> BoxFuture<'_, Result<()>> {
+        self.refuse()
+    }
+
+    fn take_over(&self, _: port::TakeOver) -> BoxFuture<'_, Result<Vec<port::TakenOver>>> {
+        self.refuse()
+    }
+
+    fn begin(&self, _: ClaimRef, _: Offset, _: std::time::Duration) -> BoxFuture<'_, Result<port::Begun>> {
+        let tx = FakeTx { log: Arc::clone(&self.log), sent: Vec::new() };
+        self.answer(Ok(port::Begun::Open(Box::new(tx))))
+    }
+
+    fn pulse(&self, _: Vec<QueueId>) -> BoxFuture<'_, Result<port::Pulse>> {
+        self.refuse()
+    }
+
+    fn changed(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+}
+
+impl port::Outbox for FakeStore {
+    fn relay(&self, _: usize) -> BoxFuture<'_, Result<port::Relayed>> {
+        self.refuse()
+    }
+}
+
+impl port::Inspect for FakeStore {
+    fn queues(&self) -> BoxFuture<'_, Result<Vec<QueueView>>> {
+        self.refuse()
+    }
+
+    fn message(&self, _: MessageId) -> BoxFuture<'_, Result<Option<MessageView>>> {
+        self.refuse()
+    }
+
+    fn dead_letters(&self, _: DeadFilter, _: Page) -> BoxFuture<'_, Result<Vec<DeadLetterView>>> {
+        self.refuse()
+    }
+
+    fn dead_letter_count(&self, _: DeadFilter) -> BoxFuture<'_, Result<u64>> {
+        self.refuse()
+    }
+
+    fn workers(&self) -> BoxFuture<'_, Result<Vec<WorkerView>>> {
+        self.refuse()
+    }
+}
+
+impl port::Admin for FakeStore {
+    fn declare(&self, name: String, settings: QueueSettings) -> BoxFuture<'_, Result<Queue>> {
+        self.declarations.fetch_add(1, Ordering::Relaxed);
+        let mut queues = self.queues.lock().unwrap();
+        queues.retain(|queue| queue.name != name);
+        let queue = Queue { id: QueueId(1), name, settings };
+        queues.push(queue.clone());
+        self.answer(Ok(queue))
+    }
+
+    fn queue(&self, name: String) -> BoxFuture<'_, Result<Option<Queue>>> {
+        let queues = self.queues.lock().unwrap();
+        self.answer(Ok(queues.iter().find(|queue| queue.name == name).cloned()))
+    }
+
+    fn redrive(&self, _: Vec<(MessageId, MessageId)>) -> BoxFuture<'_, Result<u64>> {
+        self.refuse()
+    }
+
+    fn retain(&self, _: String, _: usize) -> BoxFuture<'_, Result<u64>> {
+        self.refuse()
+    }
+
+    fn now(&self) -> BoxFuture<'_, Result<Timestamp>> {
+        self.refuse()
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        self.closed.store(true, Ordering::Relaxed);
+        Box::pin(std::future::ready(()))
+    }
+}
+
+impl port::Store for FakeStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { store: "fake", survives_restart: false, many_processes: false, effects_once: true }
+    }
+}

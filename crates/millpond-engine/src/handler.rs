@@ -1,0 +1,382 @@
+//! Handlers: plain async functions of a job and of shared state.
+
+use std::any::{Any, TypeId, type_name};
+use std::collections::HashMap;
+use std::fmt;
+use std::fmt::Display;
+use std::sync::Arc;
+
+use millpond_core::error::{Code, Error, Result};
+use millpond_core::message::Leased;
+use millpond_core::settle::Verdict;
+use millpond_core::store::BoxFuture;
+
+use crate::body::Body;
+use crate::job::{Job, JobContext};
+
+/// A plain async function whose first argument is the job; up to four others are shared state, by type.
+///
+/// It must be safe to run twice for one message, one after the other and at the same time.
+///
+/// ```
+/// use std::sync::Arc;
+/// use millpond_core::Verdict;
+/// use millpond_engine::handler::Handler;
+/// use millpond_engine::job::Job;
+///
+/// struct Mailer;
+///
+/// async fn welcome(job: Job<String>, mailer: Arc<Mailer>) -> Verdict {
+///     Verdict::Ack
+/// }
+///
+/// fn takes<B, A>(_: impl Handler<B, A>) {}
+/// takes(welcome);
+/// takes(|job: Job<u64>| async move { if job.body == 0 { Err("zero") } else { Ok(()) } });
+/// ```
+pub trait Handler<B, Args>: Send + Sync + Sized + 'static {
+    /// Finds the state that it needs, once, at start.
+    ///
+    /// # Errors
+    ///
+    /// `invalid-config`, with the name of a type of which no state was given.
+    fn bind(self, states: &States) -> Result<Bound>;
+}
+
+/// What a handler may return.
+pub trait IntoOutcome {
+    /// The verdict, with the error that is recorded beside it.
+    fn into_outcome(self) -> Outcome;
+}
+
+/// How a handler ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// What it says.
+    pub verdict: Verdict,
+    /// The text of its error, not redacted.
+    pub error: Option<String>,
+    /// It returned an error: the run failed, and was not just asked to be repeated.
+    pub failed: bool,
+}
+
+impl IntoOutcome for Outcome {
+    fn into_outcome(self) -> Outcome {
+        self
+    }
+}
+
+impl IntoOutcome for Verdict {
+    fn into_outcome(self) -> Outcome {
+        Outcome { verdict: self, error: None, failed: false }
+    }
+}
+
+/// An error is a retry. `{:#}` shows the causes of errors that can show them.
+impl<E: Display> IntoOutcome for Result<(), E> {
+    fn into_outcome(self) -> Outcome {
+        self.map(|()| Verdict::Ack).into_outcome()
+    }
+}
+
+impl<E: Display> IntoOutcome for Result<Verdict, E> {
+    fn into_outcome(self) -> Outcome {
+        match self {
+            Ok(verdict) => verdict.into_outcome(),
+            Err(error) => retry(format!("{error:#}")),
+        }
+    }
+}
+
+impl<E: Display> IntoOutcome for Result<(), Permanent<E>> {
+    fn into_outcome(self) -> Outcome {
+        match self {
+            Ok(()) => Verdict::Ack.into_outcome(),
+            Err(Permanent(error)) => refuse(format!("{error:#}")),
+        }
+    }
+}
+
+impl IntoOutcome for Result<(), JobError> {
+    fn into_outcome(self) -> Outcome {
+        match self {
+            Ok(()) => Verdict::Ack.into_outcome(),
+            Err(JobError { text, permanent: true }) => refuse(text),
+            Err(JobError { text, permanent: false }) => retry(text),
+        }
+    }
+}
+
+fn retry(text: String) -> Outcome {
+    Outcome { verdict: Verdict::Retry { after: None }, error: Some(text), failed: true }
+}
+
+fn refuse(text: String) -> Outcome {
+    Outcome { verdict: Verdict::DeadLetter { reason: text.clone() }, error: Some(text), failed: false }
+}
+
+/// An error that no further attempt can mend: the message becomes a dead letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Permanent<E>(
+    /// What went wrong.
+    pub E,
+);
+
+/// The error of a handler in which some errors are worth another attempt and some are not. Any error becomes
+/// one that is, by `?`; one in [`Permanent`] becomes one that is not.
+///
+/// ```
+/// use millpond_core::Verdict;
+/// use millpond_engine::handler::{IntoOutcome, JobError, Permanent};
+///
+/// fn user(text: &str) -> Result<u64, JobError> {
+///     Ok(text.parse::<u64>().map_err(Permanent)?)
+/// }
+///
+/// let outcome = user("Ada").map(|_| ()).into_outcome();
+/// assert_eq!(outcome.verdict, Verdict::DeadLetter { reason: "invalid digit found in string".to_owned() });
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobError {
+    text: String,
+    permanent: bool,
+}
+
+impl JobError {
+    /// Worth another attempt.
+    pub fn retry(error: impl Display) -> Self {
+        Self { text: format!("{error:#}"), permanent: false }
+    }
+
+    /// Not worth another attempt.
+    pub fn permanent(error: impl Display) -> Self {
+        Self { text: format!("{error:#}"), permanent: true }
+    }
+}
+
+impl<E: std::error::Error> From<E> for JobError {
+    fn from(error: E) -> Self {
+        let mut text = error.to_string();
+        let mut next = error.source();
+        while let Some(cause) = next {
+            text.push_str(": ");
+            text.push_str(&cause.to_string());
+            next = cause.source();
+        }
+        Self { text, permanent: false }
+    }
+}
+
+impl<E: Display> From<Permanent<E>> for JobError {
+    fn from(error: Permanent<E>) -> Self {
+        Self::permanent(error.0)
+    }
+}
+
+/// Shared state of handlers, one value of each type.
+#[derive(Default)]
+pub struct States {
+    values: HashMap<TypeId, Box<dyn Any + Send + Sync>>,
+}
+
+impl States {
+    /// Adds a value; the last one of a type counts.
+    pub fn insert<S: Clone + Send + Sync + 'static>(&mut self, value: S) {
+        self.values.insert(TypeId::of::<S>(), Box::new(value));
+    }
+
+    fn find<S: Clone + Send + Sync + 'static>(&self, handler: &str) -> Result<S> {
+        let found = self.values.get(&TypeId::of::<S>()).and_then(|value| value.downcast_ref::<S>());
+        found.cloned().ok_or_else(|| {
+            let why = format!("no state of type `{}` was given: add `.state(…)`", type_name::<S>());
+            Error::new(Code::InvalidConfig, format!("set up handler `{handler}`")).because(why)
+        })
+    }
+}
+
+impl fmt::Debug for States {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "States({})", self.values.len())
+    }
+}
+
+/// A handler with its state, ready to run.
+#[derive(Clone)]
+pub struct Bound {
+    run: Arc<dyn Fn(Delivery) -> Result<BoxFuture<'static, Outcome>, Undecodable> + Send + Sync>,
+}
+
+impl Bound {
+    /// Decodes what was delivered, and makes the future of the run. An error noted by the job is in the
+    /// outcome; the code of the handler runs in the future alone.
+    pub(crate) fn start(&self, delivery: Delivery) -> Result<BoxFuture<'static, Outcome>, Undecodable> {
+        (self.run)(delivery)
+    }
+}
+
+impl fmt::Debug for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Bound")
+    }
+}
+
+/// What a handler is started with.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    /// The message.
+    pub leased: Leased,
+    /// Shared with the slot.
+    pub context: Arc<JobContext>,
+    /// The name of the queue.
+    pub queue: Arc<str>,
+    /// The name of the work.
+    pub kind: Arc<str>,
+}
+
+/// Envelope or body cannot be decoded.
+#[derive(Debug)]
+pub(crate) struct Undecodable {
+    /// Where and why, not redacted.
+    pub error: String,
+}
+
+/// Implements [`Handler`] for functions with so many states.
+macro_rules! handlers {
+    ($($state:ident)*) => {
+        impl<B, Run, Running, $($state,)*> Handler<B, ($($state,)*)> for Run
+        where
+            B: Body,
+            Run: Fn(Job<B>, $($state,)*) -> Running + Send + Sync + 'static,
+            Running: Future<Output: IntoOutcome> + Send + 'static,
+            $($state: Clone + Send + Sync + 'static,)*
+        {
+            #[allow(non_snake_case, unused_variables, reason = "a state is named as its type, or there is none")]
+            fn bind(self, states: &States) -> Result<Bound> {
+                $(let $state = states.find::<$state>(type_name::<Run>())?;)*
+                let handler = Arc::new(self);
+                let run = move |delivery: Delivery| -> Result<BoxFuture<'static, Outcome>, Undecodable> {
+                    let context = Arc::clone(&delivery.context);
+                    let job = Job::<B>::decode(delivery)?;
+                    let handler = Arc::clone(&handler);
+                    $(let $state = $state.clone();)*
+                    Ok(Box::pin(async move {
+                        let mut outcome = handler(job, $($state,)*).await.into_outcome();
+                        outcome.error = outcome.error.or_else(|| context.take_noted());
+                        outcome
+                    }))
+                };
+                Ok(Bound { run: Arc::new(run) })
+            }
+        }
+    };
+}
+
+handlers!();
+handlers!(S1);
+handlers!(S1 S2);
+handlers!(S1 S2 S3);
+handlers!(S1 S2 S3 S4);
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use millpond_core::message::Offset;
+
+    use super::*;
+    use crate::fake::{self, FakeStore};
+    use crate::pond::Pond;
+
+    fn delivery(body: &[u8]) -> Delivery {
+        let name: Arc<str> = "mail".into();
+        let pond = Pond::new(Arc::new(FakeStore::default()));
+        let context = JobContext::new(pond, fake::held(), Offset(0), Duration::from_secs(1));
+        Delivery { leased: fake::leased(body), context, queue: Arc::clone(&name), kind: name }
+    }
+
+    async fn ran<B, A>(handler: impl Handler<B, A>, states: &States) -> Outcome {
+        let bound = handler.bind(states).unwrap();
+        bound.start(delivery(b"7")).unwrap_or_else(|why| panic!("{}", why.error)).await
+    }
+
+    fn outcome(verdict: Verdict, error: Option<&str>, failed: bool) -> Outcome {
+        Outcome { verdict, error: error.map(str::to_owned), failed }
+    }
+
+    #[tokio::test]
+    async fn a_handler_gets_its_job_and_its_states_by_type() {
+        let mut states = States::default();
+        states.insert("s");
+        states.insert(5_u64);
+        states.insert(Arc::new(6_i8));
+        states.insert(8_u8);
+        async fn handler(job: Job<u32>, a: u64, b: &'static str, c: Arc<i8>, d: u8) -> Verdict {
+            assert_eq!((job.body, a, b, *c, d), (7, 5, "s", 6, 8));
+            Verdict::Ack
+        }
+        assert_eq!(ran(handler, &states).await, outcome(Verdict::Ack, None, false));
+    }
+
+    #[test]
+    fn a_missing_state_is_an_error_at_start_that_names_its_type() {
+        async fn handler(_: Job<u32>, _: Arc<i8>) -> Verdict {
+            Verdict::Ack
+        }
+        let error = handler.bind(&States::default()).unwrap_err();
+        assert_eq!(error.code(), Code::InvalidConfig);
+        assert_eq!(error.causes(), "no state of type `alloc::sync::Arc<i8>` was given: add `.state(…)`");
+        assert!(error.doing().ends_with("::handler`"), "{}", error.doing());
+    }
+
+    #[tokio::test]
+    async fn results_become_outcomes() {
+        let none = States::default();
+        let again = Verdict::Retry { after: None };
+        let dead = || Verdict::DeadLetter { reason: "gone".to_owned() };
+
+        let failing = |_: Job<u32>| async { Err::<(), _>("busy") };
+        assert_eq!(ran(failing, &none).await, outcome(again.clone(), Some("busy"), true));
+        let fine = |_: Job<u32>| async { Ok::<(), String>(()) };
+        assert_eq!(ran(fine, &none).await, outcome(Verdict::Ack, None, false));
+        let permanent = |_: Job<u32>| async { Err::<(), _>(Permanent("gone")) };
+        assert_eq!(ran(permanent, &none).await, outcome(dead(), Some("gone"), false));
+        let mixed = |_: Job<u32>| async { Err::<(), JobError>(Permanent("gone").into()) };
+        assert_eq!(ran(mixed, &none).await, outcome(dead(), Some("gone"), false));
+        let verdict = |_: Job<u32>| async { Err::<Verdict, _>("busy") };
+        assert_eq!(ran(verdict, &none).await, outcome(again, Some("busy"), true));
+    }
+
+    #[test]
+    fn an_error_keeps_its_causes() {
+        let error = Error::new(Code::StoreUnavailable, "send to queue `mail`").because("locked");
+        assert_eq!(
+            JobError::from(error),
+            JobError::retry("send to queue `mail` (store-unavailable): locked")
+        );
+    }
+
+    #[tokio::test]
+    async fn a_noted_error_stands_beside_the_verdict_and_behind_a_returned_one() {
+        let none = States::default();
+        let noting = |job: Job<u32>| async move {
+            job.note_error("slow");
+            Verdict::Ack
+        };
+        assert_eq!(ran(noting, &none).await, outcome(Verdict::Ack, Some("slow"), false));
+        let both = |job: Job<u32>| async move {
+            job.note_error("slow");
+            Err::<(), _>("busy")
+        };
+        assert_eq!(ran(both, &none).await.error.as_deref(), Some("busy"));
+    }
+
+    #[test]
+    fn an_undecodable_body_never_reaches_the_handler() {
+        async fn handler(_: Job<u32>) -> Verdict {
+            unreachable!("it was not decoded")
+        }
+        let bound = handler.bind(&States::default()).unwrap();
+        let undecodable = bound.start(delivery(b"{}")).err().unwrap();
+        assert_eq!(undecodable.error, "body: invalid type: map, expected u32 at line 1 column 0");
+    }
+}

@@ -1,0 +1,483 @@
+//! The pond: one process's handle on one store.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use millpond_core::check;
+use millpond_core::error::{Code, Error, Result};
+use millpond_core::message::{MessageId, NewMessage};
+use millpond_core::queue::QueueSettings;
+use millpond_core::store::{self, QueueId, Store, Stored};
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use crate::body::{Body, Encoded, Raw};
+use crate::ids::IdSource;
+use crate::item::{Item, Options};
+use crate::job::JobContext;
+use crate::queue::Queue;
+use crate::wake::{Listener, Wakes};
+
+/// How long a send waits for its store.
+pub const SEND_DEADLINE: Duration = Duration::from_secs(10);
+
+/// A handle on one store, shared by senders, workers and upkeep. Cloning it is cheap.
+///
+/// ```no_run
+/// # // It needs a store, which is in a crate of its own.
+/// # use std::sync::Arc;
+/// # async fn example(store: Arc<dyn millpond_core::store::Store>) -> millpond_core::Result<()> {
+/// use millpond_engine::item::ItemOptions;
+/// use millpond_engine::pond::Pond;
+/// use millpond_engine::queue::Queue;
+///
+/// const MAIL: Queue<String> = Queue::new("mail");
+///
+/// let pond = Pond::new(store);
+/// let sent = pond.send(&MAIL, ["Ada".to_owned(), "Grace".to_owned()]).await?;
+/// assert_eq!(sent.messages.len(), 2);
+/// pond.send(&MAIL, ["Edsger".to_owned().priority(0)]).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Pond {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Arc<dyn Store>,
+    ids: IdSource,
+    /// By name. Bounded by the queues that this process names and that exist.
+    queues: RwLock<HashMap<String, Known>>,
+    wakes: Wakes,
+    outbox: Notify,
+    closed: AtomicBool,
+}
+
+/// A queue that this process has met.
+#[derive(Clone)]
+struct Known {
+    queue: Arc<store::Queue>,
+    /// The settings of the constant that declared it, if one did.
+    declared: Option<QueueSettings>,
+}
+
+impl Pond {
+    /// A handle on `store`.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        let inner = Inner {
+            store,
+            ids: IdSource::new(),
+            queues: RwLock::default(),
+            wakes: Wakes::default(),
+            outbox: Notify::new(),
+            closed: AtomicBool::new(false),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.inner.store
+    }
+
+    /// Declares a queue, or gives its stored declaration these settings. A constant that this process declared
+    /// before is not written again.
+    ///
+    /// # Errors
+    ///
+    /// `send-inside-transaction`: from a handler with an open unit of work, which holds the one writer.
+    /// `invalid-name` or `invalid-config`: the declaration cannot work, or two constants of one name differ.
+    /// What the store says.
+    pub async fn declare<B>(&self, queue: &Queue<B>) -> Result<Arc<store::Queue>> {
+        let (name, settings) = (queue.name(), *queue.settings());
+        if let Some(known) = self.declared(queue)? {
+            return Ok(known);
+        }
+        settings.check(name)?;
+        if JobContext::unit_is_open_here(self) {
+            return Err(Error::new(Code::SendInsideTransaction, format!("declare queue `{name}`")));
+        }
+        let stored = Arc::new(self.store().declare(name.to_owned(), settings).await?);
+        let mut queues = self.inner.queues.write().unwrap_or_else(PoisonError::into_inner);
+        let before = queues.get(name).and_then(|known| known.declared);
+        if queue.declared_by_use() {
+            differs(name, before, settings)?;
+        }
+        let declared = if queue.declared_by_use() { Some(settings) } else { before };
+        queues.insert(name.to_owned(), Known { queue: Arc::clone(&stored), declared });
+        Ok(stored)
+    }
+
+    /// The stored queue of this name, with its stored settings and bodies that are not looked into.
+    ///
+    /// # Errors
+    ///
+    /// `unknown-queue`. What the store says.
+    pub async fn queue(&self, name: &str) -> Result<Queue<Raw>> {
+        let stored = self.look_up(name).await?;
+        Ok(Queue::named(stored.name.clone()).with_settings(stored.settings))
+    }
+
+    /// Stores all of `items` or none, durably when it returns. An item is a body, or a body with options
+    /// ([`ItemOptions`](crate::item::ItemOptions)). A queue that is a constant is declared by its first use;
+    /// one that is [`named`](Queue::named) must be stored.
+    ///
+    /// The bodies are encoded by the call; nothing else happens before the future is polled. A dropped future
+    /// may have stored its messages.
+    ///
+    /// # Errors
+    ///
+    /// - A bad item refuses the whole batch, with its index: `not-serialisable`, `body-too-large`,
+    ///   `invalid-name`, `invalid-key`, `invalid-header`, `invalid-option`. `batch-too-large` has none.
+    /// - `unknown-queue`, `queue-conflict`, `invalid-config`: the declaration.
+    /// - `send-inside-transaction`: from a handler with an open unit of work. `shutting-down`.
+    /// - `store-unavailable`, `storage-full`: nothing was stored.
+    /// - `unknown-outcome`: no answer within [`SEND_DEADLINE`]; the messages may be stored.
+    pub fn send<'a, B, I>(
+        &'a self,
+        queue: &'a Queue<B>,
+        items: I,
+    ) -> impl Future<Output = Result<Sent>> + Send + use<'a, B, I>
+    where
+        B: Body,
+        I: IntoIterator,
+        I::Item: Into<Item<B>>,
+    {
+        let batch = self.encode(queue, items);
+        async move {
+            self.may_send(queue.name())?;
+            let Some(batch) = batch? else { return Ok(Sent::default()) };
+            let stored_queue = self.resolve(queue).await?;
+            self.append(&stored_queue, self.check(&stored_queue, batch)?).await
+        }
+    }
+
+    /// Refuses further sends of every clone, and closes the store once everything in it is written out.
+    pub async fn close(self) {
+        self.inner.closed.store(true, Ordering::Release);
+        self.store().close().await;
+    }
+
+    /// Whether it was closed.
+    pub fn is_closed(&self) -> bool {
+        self.inner.closed.load(Ordering::Acquire)
+    }
+
+    /// Whether both are clones of one pond.
+    pub(crate) fn is_same(&self, other: &Pond) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    /// The next ids, in rising order.
+    pub(crate) fn ids(&self, count: usize) -> Result<Vec<MessageId>> {
+        self.inner.ids.ids(count)
+    }
+
+    /// Tells this process that `queue` was written to, and whether something waits in the outbox.
+    pub(crate) fn wake(&self, queue: QueueId, waits: bool) {
+        self.inner.wakes.poke(queue);
+        if waits {
+            self.inner.outbox.notify_one();
+        }
+    }
+
+    /// Hears of the queues that this process writes to from now on.
+    pub(crate) fn woken(&self) -> Listener<'_> {
+        self.inner.wakes.listen()
+    }
+
+    /// Waits until this process has written to the outbox since the last call. For one relay.
+    pub(crate) async fn outbox_written(&self) {
+        self.inner.outbox.notified().await;
+    }
+
+    /// The encoded items of a call; `None` if there are none.
+    pub(crate) fn encode<B, I>(&self, queue: &Queue<B>, items: I) -> Result<Option<EncodedBatch>>
+    where
+        B: Body,
+        I: IntoIterator,
+        I::Item: Into<Item<B>>,
+    {
+        let encode = |(index, item): (usize, I::Item)| {
+            let Item { body, options } = item.into();
+            let encoded = body.encode().map_err(|why| {
+                Error::new(Code::NotSerialisable, sending(queue.name())).because(why).at(index)
+            })?;
+            Ok((encoded, options))
+        };
+        let items: Vec<_> = items.into_iter().enumerate().map(encode).collect::<Result<_>>()?;
+        Ok((!items.is_empty()).then_some(EncodedBatch { items }))
+    }
+
+    /// Gives the items their ids, and checks them against the rules of their queue.
+    pub(crate) fn check(&self, queue: &store::Queue, batch: EncodedBatch) -> Result<Batch> {
+        let ids = self.ids(batch.items.len())?;
+        let window = queue.settings.dedup_window;
+        let message =
+            |((encoded, options), id): ((Encoded, Options), _)| options.message(id, encoded, window);
+        let messages: Vec<_> = batch.items.into_iter().zip(ids).map(message).collect();
+        check::batch(&queue.name, &queue.settings, &messages)?;
+        Ok(Batch { messages })
+    }
+
+    /// The stored queue of this name, from memory if it was met before.
+    pub(crate) async fn known(&self, name: &str) -> Result<Arc<store::Queue>> {
+        match self.cached(name) {
+            Some(known) => Ok(known.queue),
+            None => self.look_up(name).await,
+        }
+    }
+
+    fn may_send(&self, queue: &str) -> Result<()> {
+        if self.is_closed() {
+            return Err(Error::new(Code::ShuttingDown, sending(queue)));
+        }
+        if JobContext::unit_is_open_here(self) {
+            return Err(Error::new(Code::SendInsideTransaction, sending(queue)));
+        }
+        Ok(())
+    }
+
+    async fn append(&self, queue: &store::Queue, batch: Batch) -> Result<Sent> {
+        let (ids, waits) = (batch.ids(), batch.waits());
+        // The store finishes what it was asked, whoever still waits for it.
+        let Ok(stored) = timeout(SEND_DEADLINE, self.store().append(queue.id, batch.messages)).await else {
+            let why = format!("the store did not answer within {SEND_DEADLINE:?}");
+            return Err(Error::new(Code::UnknownOutcome, sending(&queue.name)).because(why));
+        };
+        let stored = stored?;
+        self.wake(queue.id, waits);
+        Ok(Sent::of(ids, stored))
+    }
+
+    /// The queue that a send goes to.
+    async fn resolve<B>(&self, queue: &Queue<B>) -> Result<Arc<store::Queue>> {
+        let name = queue.name();
+        let found = async {
+            if queue.declared_by_use() { self.declare(queue).await } else { self.known(name).await }
+        };
+        timeout(SEND_DEADLINE, found).await.unwrap_or_else(|_| {
+            let why =
+                format!("the store did not answer within {SEND_DEADLINE:?} whether the queue is declared");
+            Err(Error::new(Code::StoreUnavailable, sending(name)).because(why))
+        })
+    }
+
+    async fn look_up(&self, name: &str) -> Result<Arc<store::Queue>> {
+        let doing = || format!("look up queue `{name}`");
+        let found = self.store().queue(name.to_owned()).await?;
+        let stored = Arc::new(found.ok_or_else(|| Error::new(Code::UnknownQueue, doing()))?);
+        let mut queues = self.inner.queues.write().unwrap_or_else(PoisonError::into_inner);
+        let known = Known { queue: Arc::clone(&stored), declared: None };
+        queues.entry(name.to_owned()).and_modify(|known| known.queue = Arc::clone(&stored)).or_insert(known);
+        Ok(stored)
+    }
+
+    /// The queue of a constant that was declared before; an error if that was another constant.
+    fn declared<B>(&self, queue: &Queue<B>) -> Result<Option<Arc<store::Queue>>> {
+        let Some(known) = self.cached(queue.name()).filter(|_| queue.declared_by_use()) else {
+            return Ok(None);
+        };
+        differs(queue.name(), known.declared, *queue.settings())?;
+        Ok(known.declared.map(|_| known.queue))
+    }
+
+    fn cached(&self, name: &str) -> Option<Known> {
+        self.inner.queues.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+}
+
+impl fmt::Debug for Pond {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let store = self.store().capabilities().store;
+        f.debug_struct("Pond")
+            .field("store", &store)
+            .field("closed", &self.is_closed())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Refuses a second constant of a name that does not say the same.
+fn differs(name: &str, declared: Option<QueueSettings>, settings: QueueSettings) -> Result<()> {
+    if declared.is_none_or(|declared| declared == settings) {
+        return Ok(());
+    }
+    let why = "another constant of this name in this program has other settings: use one constant";
+    Err(Error::new(Code::InvalidConfig, format!("declare queue `{name}`")).because(why))
+}
+
+fn sending(queue: &str) -> String {
+    format!("send to queue `{queue}`")
+}
+
+/// What became of a send.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Sent {
+    /// One for each item, in order.
+    pub messages: Vec<SentMessage>,
+}
+
+/// What became of one item of a send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SentMessage {
+    /// The id it was given.
+    pub id: MessageId,
+    /// Whether it is new.
+    pub stored: Stored,
+}
+
+impl Sent {
+    pub(crate) fn of(ids: Vec<MessageId>, stored: Vec<Stored>) -> Self {
+        let messages = ids.into_iter().zip(stored).map(|(id, stored)| SentMessage { id, stored }).collect();
+        Self { messages }
+    }
+
+    /// The ids of the items, in order.
+    pub fn ids(&self) -> impl Iterator<Item = MessageId> + '_ {
+        self.messages.iter().map(|message| message.id)
+    }
+}
+
+/// Items of a call that are encoded and not checked.
+pub(crate) struct EncodedBatch {
+    items: Vec<(Encoded, Options)>,
+}
+
+/// Messages of a call that passed every check.
+pub(crate) struct Batch {
+    pub(crate) messages: Vec<NewMessage>,
+}
+
+impl Batch {
+    pub(crate) fn ids(&self) -> Vec<MessageId> {
+        self.messages.iter().map(|message| message.id).collect()
+    }
+
+    /// Whether something goes to the outbox.
+    fn waits(&self) -> bool {
+        self.messages.iter().any(|message| message.due.is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::FakeStore;
+    use crate::item::ItemOptions;
+
+    const MAIL: Queue<f64> = Queue::new("mail").message_limit(10);
+
+    fn pond() -> (Arc<FakeStore>, Pond) {
+        let store = Arc::new(FakeStore::default());
+        (Arc::clone(&store), Pond::new(store))
+    }
+
+    #[tokio::test]
+    async fn a_send_declares_its_constant_once_and_stores_in_order() {
+        let (store, pond) = pond();
+        let sent = pond.send(&MAIL, [1.0, 2.0]).await.unwrap();
+        pond.send(&MAIL, vec![3.0.priority(0)]).await.unwrap();
+        assert_eq!(store.bodies(), [b"1.0", b"2.0", b"3.0"]);
+        assert_eq!(store.declarations(), 1);
+        assert_eq!(sent.ids().collect::<Vec<_>>(), store.ids()[..2]);
+        assert_eq!(sent.messages[1].stored, Stored::New);
+    }
+
+    #[tokio::test]
+    async fn one_bad_item_refuses_the_batch_with_its_index() {
+        let (store, pond) = pond();
+        let error = pond.send(&MAIL, [1.0, f64::NAN]).await.unwrap_err();
+        assert_eq!((error.code(), error.index()), (Code::NotSerialisable, Some(1)));
+        assert_eq!(error.causes(), "body: NaN has no JSON form");
+        let error = pond.send(&MAIL, [1.0, 2.0, 0.123_456_789_01]).await.unwrap_err();
+        assert_eq!((error.code(), error.index()), (Code::BodyTooLarge, Some(2)));
+        assert!(store.bodies().is_empty());
+    }
+
+    #[tokio::test]
+    async fn an_empty_batch_does_not_touch_the_store() {
+        let (store, pond) = pond();
+        assert_eq!(pond.send(&MAIL, Vec::<f64>::new()).await.unwrap(), Sent::default());
+        assert_eq!(store.declarations(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_named_queue_is_never_declared_by_a_send() {
+        let (store, pond) = pond();
+        let named = Queue::named("mail".to_owned());
+        assert_eq!(pond.send(&named, [1.0]).await.unwrap_err().code(), Code::UnknownQueue);
+        assert_eq!(pond.queue("mail").await.unwrap_err().code(), Code::UnknownQueue);
+        pond.declare(&MAIL).await.unwrap();
+        pond.send(&named, [1.0]).await.unwrap();
+        let raw = pond.queue("mail").await.unwrap();
+        assert_eq!(raw.settings(), MAIL.settings());
+        pond.send(&raw, [Raw::json("2")]).await.unwrap();
+        assert_eq!(store.bodies(), [&b"1.0"[..], b"2"]);
+    }
+
+    #[tokio::test]
+    async fn two_constants_of_one_name_must_agree() {
+        let (_, pond) = pond();
+        pond.send(&MAIL, [1.0]).await.unwrap();
+        let error = pond.send(&MAIL.attempts_max(9), [1.0]).await.unwrap_err();
+        assert_eq!((error.code(), error.doing()), (Code::InvalidConfig, "declare queue `mail`"));
+        let named = Queue::<f64>::named("mail".to_owned()).attempts_max(9);
+        assert_eq!(pond.declare(&named).await.unwrap().settings.attempts_max, 9, "an operator may change it");
+    }
+
+    #[tokio::test]
+    async fn settings_that_cannot_work_never_reach_the_store() {
+        let (store, pond) = pond();
+        assert_eq!(pond.send(&MAIL.attempts_max(0), [1.0]).await.unwrap_err().code(), Code::InvalidConfig);
+        assert_eq!(store.declarations(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_answer_in_time_is_an_unknown_outcome() {
+        let (store, pond) = pond();
+        pond.declare(&MAIL).await.unwrap();
+        store.hang();
+        let error = pond.send(&MAIL, [1.0]).await.unwrap_err();
+        assert_eq!(error.code(), Code::UnknownOutcome);
+        assert_eq!(error.causes(), "the store did not answer within 10s");
+        let error = pond.send(&Queue::<f64>::new("other"), [1.0]).await.unwrap_err();
+        assert_eq!(error.code(), Code::StoreUnavailable);
+    }
+
+    #[tokio::test]
+    async fn a_closed_pond_refuses_the_sends_of_its_clones() {
+        let (store, pond) = pond();
+        pond.clone().close().await;
+        assert!(store.is_closed());
+        assert_eq!(pond.send(&MAIL, [1.0]).await.unwrap_err().code(), Code::ShuttingDown);
+    }
+
+    #[tokio::test]
+    async fn a_send_wakes_the_workers_and_a_delayed_one_the_relay_too() {
+        let (_, pond) = pond();
+        let id = pond.declare(&MAIL).await.unwrap().id;
+        let mut woken = pond.woken();
+        pond.send(&MAIL, [1.0]).await.unwrap();
+        assert_eq!(woken.next().await, [id]);
+        pond.send(&MAIL, [1.0.delay(Duration::from_secs(1))]).await.unwrap();
+        pond.outbox_written().await;
+    }
+
+    #[tokio::test]
+    async fn a_send_can_be_spawned_with_a_borrowing_iterator() {
+        let (store, pond) = pond();
+        let task = tokio::spawn(async move {
+            let rates = [1.0, 2.0];
+            pond.send(&MAIL, rates.iter().map(|rate| rate.priority(1))).await.map(|_| ())
+        });
+        task.await.unwrap().unwrap();
+        assert_eq!(store.bodies().len(), 2);
+    }
+}

@@ -1,0 +1,221 @@
+//! Declarations of queues: constants in code, with the type of the body they carry.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use millpond_core::Backoff;
+use millpond_core::queue::{HistoryLevel, QueueSettings};
+
+/// A queue whose messages have bodies of type `B`.
+///
+/// A declaration is a constant. It is stored when a pond first uses it; the settings that were stored last
+/// are the ones that hold.
+///
+/// ```
+/// use std::time::Duration;
+/// use millpond_engine::queue::Queue;
+///
+/// #[derive(serde::Serialize, serde::Deserialize)]
+/// struct Welcome {
+///     user: u64,
+/// }
+///
+/// const MAIL: Queue<Welcome> = Queue::new("mail").attempts_max(5).lease(Duration::from_secs(30));
+///
+/// assert_eq!(MAIL.name(), "mail");
+/// assert_eq!(MAIL.settings().attempts_max, 5);
+/// ```
+pub struct Queue<B> {
+    name: Cow<'static, str>,
+    settings: QueueSettings,
+    declared_by_use: bool,
+    body: PhantomData<fn(B) -> B>,
+}
+
+impl<B> Queue<B> {
+    /// A queue with every setting at its default. A pond declares it when it first uses it.
+    pub const fn new(name: &'static str) -> Self {
+        Self {
+            name: Cow::Borrowed(name),
+            settings: QueueSettings::DEFAULT,
+            declared_by_use: true,
+            body: PhantomData,
+        }
+    }
+
+    /// A queue whose name is known at run time only. Using it never makes a queue, so that a name from
+    /// outside cannot: it is looked up, or declared by an explicit [`Pond::declare`](crate::pond::Pond::declare).
+    pub const fn named(name: String) -> Self {
+        Self {
+            name: Cow::Owned(name),
+            settings: QueueSettings::DEFAULT,
+            declared_by_use: false,
+            body: PhantomData,
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The settings of this declaration.
+    pub const fn settings(&self) -> &QueueSettings {
+        &self.settings
+    }
+
+    /// Whether sending to it may declare it.
+    pub(crate) const fn declared_by_use(&self) -> bool {
+        self.declared_by_use
+    }
+
+    /// The same queue with all of these settings.
+    pub(crate) const fn with_settings(mut self, settings: QueueSettings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Deliveries in all, at least 1. Default: 5.
+    #[must_use]
+    pub const fn attempts_max(mut self, attempts: u32) -> Self {
+        self.settings.attempts_max = attempts;
+        self
+    }
+
+    /// The wait after a failed attempt. Default: 10 s doubling to 10 min, ± 10 %.
+    #[must_use]
+    pub const fn backoff(mut self, backoff: Backoff) -> Self {
+        self.settings.backoff = backoff;
+        self
+    }
+
+    /// How long a silent worker is waited for, at least 2 s. Default: 30 s.
+    #[must_use]
+    pub const fn lease(mut self, lease: Duration) -> Self {
+        self.settings.lease = lease;
+        self
+    }
+
+    /// How long one run may take. Default: 5 min.
+    #[must_use]
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.settings.timeout = Some(timeout);
+        self
+    }
+
+    /// Lets a run take as long as it takes.
+    #[must_use]
+    pub const fn no_timeout(mut self) -> Self {
+        self.settings.timeout = None;
+        self
+    }
+
+    /// A body of this many bytes or more is refused. Default: 1 MiB.
+    #[must_use]
+    pub const fn message_limit(mut self, bytes: u64) -> Self {
+        self.settings.message_limit = Some(bytes);
+        self
+    }
+
+    /// How long settled messages are kept. Default: 24 h.
+    #[must_use]
+    pub const fn retention(mut self, retention: Duration) -> Self {
+        self.settings.retention = retention;
+        self
+    }
+
+    /// Deliveries given back before the message dies. Default: 1,000.
+    #[must_use]
+    pub const fn releases_max(mut self, releases: u32) -> Self {
+        self.settings.releases_max = releases;
+        self
+    }
+
+    /// Handlers of this queue that one worker runs at once, at least 1. Default: what the worker says.
+    #[must_use]
+    pub const fn concurrency_per_node(mut self, handlers: u32) -> Self {
+        self.settings.concurrency_per_node = Some(handlers);
+        self
+    }
+
+    /// How long a dedup key is held after sending. Default: 24 h.
+    #[must_use]
+    pub const fn dedup_window(mut self, window: Duration) -> Self {
+        self.settings.dedup_window = window;
+        self
+    }
+
+    /// How much of the run log is kept. Default: all.
+    #[must_use]
+    pub const fn events(mut self, level: HistoryLevel) -> Self {
+        self.settings.events = level;
+        self
+    }
+}
+
+impl<B> Clone for Queue<B> {
+    fn clone(&self) -> Self {
+        Self {
+            name: self.name.clone(),
+            settings: self.settings,
+            declared_by_use: self.declared_by_use,
+            body: PhantomData,
+        }
+    }
+}
+
+impl<B> fmt::Debug for Queue<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue")
+            .field("name", &self.name)
+            .field("settings", &self.settings)
+            .field("body", &std::any::type_name::<B>())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Welcome;
+
+    const MAIL: Queue<Welcome> = Queue::new("mail")
+        .attempts_max(7)
+        .backoff(Backoff::fixed(Duration::from_secs(1)))
+        .lease(Duration::from_secs(3))
+        .timeout(Duration::from_secs(4))
+        .message_limit(5)
+        .retention(Duration::from_secs(6))
+        .releases_max(8)
+        .concurrency_per_node(9)
+        .dedup_window(Duration::from_secs(10))
+        .events(HistoryLevel::Failures);
+
+    #[test]
+    fn a_constant_carries_every_setting() {
+        let expected = QueueSettings {
+            delivery: QueueSettings::DEFAULT.delivery,
+            attempts_max: 7,
+            backoff: Backoff::fixed(Duration::from_secs(1)),
+            lease: Duration::from_secs(3),
+            timeout: Some(Duration::from_secs(4)),
+            message_limit: Some(5),
+            retention: Duration::from_secs(6),
+            releases_max: 8,
+            concurrency_per_node: Some(9),
+            dedup_window: Duration::from_secs(10),
+            events: HistoryLevel::Failures,
+        };
+        assert_eq!(*MAIL.settings(), expected);
+        assert_eq!(MAIL.no_timeout().settings().timeout, None);
+    }
+
+    #[test]
+    fn only_a_constant_is_declared_by_its_use() {
+        assert!(MAIL.declared_by_use());
+        assert!(!Queue::<Welcome>::named("mail".to_owned()).declared_by_use());
+    }
+}
