@@ -30,13 +30,17 @@ impl Tx<'_> {
         messages: &[NewMessage],
         path: Path,
     ) -> Tried<Vec<Stored>> {
-        let stored = messages.iter().map(|message| self.dedup(queue, message)).collect::<Tried<Vec<_>>>()?;
+        let mut stored =
+            messages.iter().map(|message| self.dedup(queue, message)).collect::<Tried<Vec<_>>>()?;
+        let waits = |message: &NewMessage| path == Path::Outbox || message.due.is_some();
+        for (message, stored) in messages.iter().zip(&mut stored) {
+            if *stored == Stored::New && waits(message) && !self.put(queue, message)? {
+                *stored = Stored::Duplicate { of: message.id };
+            }
+        }
         let new =
             || messages.iter().zip(&stored).filter(|(_, stored)| **stored == Stored::New).map(|(m, _)| m);
-        self.append_log(queue, new().filter(|message| path == Path::Log && message.due.is_none()))?;
-        for message in new().filter(|message| path == Path::Outbox || message.due.is_some()) {
-            self.put(queue, message)?;
-        }
+        self.append_log(queue, new().filter(|message| !waits(message)))?;
         for message in new() {
             self.count(queue, message.kind.as_deref(), |counts| counts.sent += 1);
         }
@@ -102,11 +106,11 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Writes an outbox row: sent in a transaction, or to be due later.
-    fn put(&mut self, queue: QueueId, message: &NewMessage) -> Tried<()> {
+    /// Writes an outbox row: sent in a transaction, or to be due later. False: its id waits there already.
+    fn put(&mut self, queue: QueueId, message: &NewMessage) -> Tried<bool> {
         let reason = if message.due.is_some() { OutboxReason::Delay } else { OutboxReason::Tx };
         let ready_at = message.due.unwrap_or(Due::At(self.now)).resolve(self.now);
-        self.conn.prepare_cached(sql("outbox_put"))?.execute(params![
+        let added = self.conn.prepare_cached(sql("outbox_put"))?.execute(params![
             message.id.0,
             queue.0,
             message.priority,
@@ -122,7 +126,7 @@ impl Tx<'_> {
             headers_text(&message.headers),
             message.body,
         ])?;
-        Ok(())
+        Ok(added != 0)
     }
 
     fn deadline(&self, message: &NewMessage) -> Option<i64> {

@@ -109,12 +109,10 @@ impl SqliteStore {
         renewing.pragma_update(None, "synchronous", "normal").map_err(lost)?;
         let probing = open_connection(path, false).map_err(lost)?;
         let clock = options.clock;
-        let draft = match synchronous {
-            Synchronous::Full => Draft::default(),
-            Synchronous::Normal => {
-                Draft { pragma_durable: "pragma synchronous = normal", ..Draft::default() }
-            }
-        };
+        let mut draft = Draft::default();
+        if synchronous == Synchronous::Normal {
+            draft.pragma_durable = "pragma synchronous = normal";
+        }
         Ok(Self {
             writer: Writer::start(conn, clock.clone(), Some(Reserve::beside(path)), draft)?,
             renewal: Some(Lane::start("millpond-renewal", renewing, clock.clone())?),

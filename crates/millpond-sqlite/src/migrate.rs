@@ -22,7 +22,7 @@ pub struct Migration {
 /// # Errors
 ///
 /// `schema-newer`, `unsupported-store` when the schema is not ours, or what reading says.
-pub fn status(conn: &Connection) -> Result<Vec<Migration>> {
+pub(crate) fn status(conn: &Connection) -> Result<Vec<Migration>> {
     let applied = applied(conn)?;
     let row = |(index, (name, sql)): (usize, (&'static str, &'static str))| {
         let applied_at = applied.get(index).map(|(_, _, at)| *at);
@@ -36,7 +36,7 @@ pub fn status(conn: &Connection) -> Result<Vec<Migration>> {
 /// # Errors
 ///
 /// `schema-newer`, `unsupported-store`, or what writing says; each migration is there or not.
-pub fn up(conn: &Connection, now: i64) -> Result<usize> {
+pub(crate) fn up(conn: &Connection, now: i64) -> Result<usize> {
     let doing = "migrate the schema";
     let sqlite = |error: rusqlite::Error| Error::new(crate::error::code_of(&error), doing).because(error);
     let done = applied(conn)?.len();

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use millpond_core::error::{Code, Error, Result};
 use millpond_core::message::{NewMessage, Offset};
-use millpond_core::store::{Begun, BoxFuture, ClaimRef, EffectTx, Queue, Stored};
+use millpond_core::store::{Begun, BoxFuture, ClaimRef, EffectTx, Queue, QueueId, Stored};
 use millpond_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use tokio::sync::oneshot;
@@ -42,7 +42,7 @@ pub(crate) struct UnitStart {
 
 enum Command {
     Run(Box<dyn FnOnce(&Connection) + Send>),
-    Send(Queue, Vec<NewMessage>, oneshot::Sender<Result<Vec<Stored>>>),
+    Send(QueueId, Vec<NewMessage>, oneshot::Sender<Result<Vec<Stored>>>),
     Commit(oneshot::Sender<Result<()>>),
 }
 
@@ -88,7 +88,7 @@ impl EffectTx for SqliteTx {
         Box::pin(async move {
             let doing = "send in the job's transaction";
             let (reply, answer) = oneshot::channel();
-            let command = Command::Send(queue.clone(), messages, reply);
+            let command = Command::Send(queue.id, messages, reply);
             self.commands.try_send(command).map_err(|_| over(doing))?;
             answer.await.map_err(|_| over(doing))?
         })
@@ -164,9 +164,7 @@ impl WriterThread {
             match command {
                 Command::Run(run) => run(&self.conn),
                 Command::Send(queue, messages, reply) => {
-                    let now = Timestamp::from_micros(self.clock.micros());
-                    let mut tx = Tx { conn: &self.conn, now, draft: &mut self.draft };
-                    let sent = tx.append(queue.id, &messages, Path::Outbox);
+                    let sent = self.send_in_unit(queue, &messages);
                     let _ =
                         reply.send(sent.map_err(|fault| fault.into_error("send in the job's transaction")));
                 }
@@ -181,6 +179,26 @@ impl WriterThread {
                 return;
             }
         }
+    }
+
+    /// Stores all of the messages or none: the handler may go on after a refusal, and then nothing of it may be
+    /// left, least of all a dedup key that stands for a message that was never stored.
+    fn send_in_unit(&mut self, queue: QueueId, messages: &[NewMessage]) -> Tried<Vec<Stored>> {
+        self.step("savepoint send")?;
+        let before = self.draft.mark();
+        let now = Timestamp::from_micros(self.clock.micros());
+        let mut tx = Tx { conn: &self.conn, now, draft: &mut self.draft };
+        let sent = tx.append(queue, messages, Path::Outbox);
+        // After a full disk SQLite may have rolled back everything, savepoints included.
+        if self.conn.is_autocommit() {
+            return sent;
+        }
+        if sent.is_err() {
+            self.draft.back_to(before);
+            self.step("rollback to send")?;
+        }
+        self.step("release send")?;
+        sent
     }
 
     /// Last, the claim is looked at again: token and done bit (R15).
