@@ -15,3 +15,117 @@ from (
     join millpond_subscription s on s.queue_id = q.queue_id and s.name = ''
 ) p
 where p.head > p.cursor;
+
+-- name: inspect_leased
+-- Live claims; the store counts what their done sets leave. A handful of rows, whatever the backlog.
+select p.queue_id, c.from_offset, c.to_offset, c.done
+from millpond_claim c
+join millpond_log_partition p on p.id = c.partition
+where c.token is not null;
+
+-- name: inspect_outbox
+-- What waits, in the groups that decide a state. Reads the outbox once.
+select queue_id, reason, attempt > 0, count(*) from millpond_outbox group by 1, 2, 3;
+
+-- name: inspect_dead
+-- Those that were redriven live on under another id.
+select queue_id, count(*) from millpond_dead_letter where redriven_as is null group by 1;
+
+-- name: inspect_stat
+select queue_id, sum(sent), sum(done) from millpond_stat group by 1;
+
+-- name: inspect_listeners
+select asked.value, count(*)
+from millpond_worker w, json_each(w.queues) asked
+where w.lease_until > :now and w.stopped = 0
+group by 1;
+
+-- name: inspect_workers
+select id, host, queues, slots, busy, started_at, seen_at, lease_until, stopped, error
+from millpond_worker
+order by seen_at desc, id;
+
+-- name: inspect_dead_letters
+select d.message_id, q.name, d.kind, d.key, d.reason, d.detail, d.attempt, d.content_type, d.body, d.sent_at, d.died_at
+from millpond_dead_letter d
+join millpond_queue q on q.id = d.queue_id
+where d.redriven_as is null
+      and (:queue is null or q.name = :queue)
+      and (:reason is null or d.reason = :reason)
+      and (:ids is null or d.message_id in (select unhex(value) from json_each(:ids)))
+order by d.died_at desc, d.id desc
+limit :rows_max offset :skip;
+
+-- name: inspect_dead_letter_count
+select count(*)
+from millpond_dead_letter d
+join millpond_queue q on q.id = d.queue_id
+where d.redriven_as is null
+      and (:queue is null or q.name = :queue)
+      and (:reason is null or d.reason = :reason)
+      and (:ids is null or d.message_id in (select unhex(value) from json_each(:ids)));
+
+-- name: message_in_outbox
+-- Served by the unique (message_id, subscription_id).
+select queue_id, class, kind, key, headers, content_type, body, attempt, releases, suspect, attempts_max, retry_until,
+       sent_at, reason, ready_at, created_at, last_error
+from millpond_outbox where message_id = ?1
+order by seq desc limit 1;
+
+-- name: message_in_dead_letters
+-- Served by the unique (message_id, subscription_id). A deadline is known only where it was the reason.
+select queue_id, class, kind, key, headers, content_type, body, attempt, releases, 0, attempts_max,
+       case reason when 'retry-until' then died_at end, sent_at, reason, died_at, detail, redriven_as
+from millpond_dead_letter where message_id = ?1
+order by id desc limit 1;
+
+-- name: message_in_log
+-- The message itself, once its place is known. Served by the primary key.
+select p.queue_id, p.class, l.kind, l.key, l.headers, l.content_type, l.body, l.attempt, l.releases, l.suspect,
+       l.attempts_max, l.retry_until, l.sent_at
+from millpond_log l
+join millpond_log_partition p on p.id = l.partition
+where l.partition = ?1 and l.log_offset = ?2;
+
+-- name: message_returns
+-- Rows that came through the outbox. Served by millpond_log_message.
+select l.partition, l.log_offset, l.attempt, l.releases, l.published_at, l.via_outbox, p.lane, s.id
+from millpond_log l
+join millpond_log_partition p on p.id = l.partition
+join millpond_subscription s on s.queue_id = p.queue_id and s.name = ''
+where l.message_id = ?1 and l.via_outbox = 1;
+
+-- name: message_at
+-- One row, by its place. Served by the primary key.
+select l.partition, l.log_offset, l.attempt, l.releases, l.published_at, l.via_outbox, p.lane, s.id
+from millpond_log l
+join millpond_log_partition p on p.id = l.partition
+join millpond_subscription s on s.queue_id = p.queue_id and s.name = ''
+where l.partition = ?1 and l.log_offset = ?2;
+
+-- name: message_scan
+-- The end of a search by time: a short range of one partition. Served by the primary key.
+select log_offset from millpond_log
+where partition = ?1 and log_offset >= ?2 and log_offset < ?3 and message_id = ?4
+limit 1;
+
+-- name: message_claim
+-- The only claim that can hold an offset. Served by the primary key.
+select from_offset, token is not null, worker, expires_at, leased_at, done, runs from millpond_claim
+where subscription_id = ?1 and partition = ?2 and to_offset >= ?3
+order by to_offset limit 1;
+
+-- name: message_history
+-- The only finished claim that can have held an offset. Served by millpond_history_range.
+select from_offset, worker, leased_at, runs from millpond_history
+where partition = ?1 and to_offset >= ?2
+order by to_offset limit 1;
+
+-- name: message_events
+-- Served by millpond_event_message.
+select kind, reason, attempt, releases, worker, error, at from millpond_event where message_id = ?1 order by id;
+
+-- name: main_partitions
+-- Where direct sends go: of one queue, or of all.
+select id, first_offset from millpond_log_partition
+where lane = 0 and (:queue is null or queue_id = :queue);

@@ -35,3 +35,7 @@ order by log_offset;
 -- name: log_identity
 -- What an event or an inbox look-up must know about one message.
 select message_id, attempt, releases, kind from millpond_log where partition = ?1 and log_offset = ?2;
+
+-- name: log_published_at
+-- One step of a search by time. Served by the primary key.
+select published_at from millpond_log where partition = ?1 and log_offset = ?2;

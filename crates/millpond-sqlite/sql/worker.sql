@@ -11,3 +11,6 @@ where id = :id;
 
 -- name: worker_last_seen
 select coalesce(max(seen_at), 0) from millpond_worker;
+
+-- name: worker_lease_until
+select lease_until from millpond_worker where id = ?1;

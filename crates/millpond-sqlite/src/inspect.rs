@@ -1,1 +1,193 @@
+//! What people ask: queues with their counts, one message, dead letters, workers. Every answer is of one moment.
 
+use std::collections::HashMap;
+
+use millpond_core::error::Result;
+use millpond_core::message::{JSON, MessageId};
+use millpond_core::reason::OutboxReason;
+use millpond_core::state::{Place, State};
+use millpond_core::store::{BoxFuture, Inspect, Queue, QueueId};
+use millpond_core::time::Timestamp;
+use millpond_core::view::{DeadFilter, DeadLetterView, MessageView, Page, QueueView, WorkerView};
+use rusqlite::{Connection, Params, Row, named_params};
+
+use crate::connect::SqliteStore;
+use crate::error::Tried;
+use crate::find::{instant, message_view};
+use crate::log::pulse;
+use crate::queues::stored_queues;
+use crate::sql::sql;
+
+impl Inspect for SqliteStore {
+    fn queues(&self) -> BoxFuture<'_, Result<Vec<QueueView>>> {
+        self.read("count messages", |conn, now| at_one_moment(conn, || queue_views(conn, now)))
+    }
+
+    fn message(&self, id: MessageId) -> BoxFuture<'_, Result<Option<MessageView>>> {
+        self.read("look a message up", move |conn, now| at_one_moment(conn, || message_view(conn, now, id)))
+    }
+
+    fn dead_letters(&self, filter: DeadFilter, page: Page) -> BoxFuture<'_, Result<Vec<DeadLetterView>>> {
+        self.read("list dead letters", move |conn, _| dead_letters(conn, &filter, page))
+    }
+
+    fn dead_letter_count(&self, filter: DeadFilter) -> BoxFuture<'_, Result<u64>> {
+        self.read("count dead letters", move |conn, _| {
+            let ids = hex_ids(&filter);
+            let named = named_params! { ":queue": filter.queue, ":reason": filter.reason, ":ids": ids };
+            let mut count = conn.prepare_cached(sql("inspect_dead_letter_count"))?;
+            Ok(count.query_row(named, |row| row.get(0))?)
+        })
+    }
+
+    fn workers(&self) -> BoxFuture<'_, Result<Vec<WorkerView>>> {
+        self.read("list workers", |conn, _| {
+            let mut list = conn.prepare_cached(sql("inspect_workers"))?;
+            let rows = list.query_map([], worker_view)?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        })
+    }
+}
+
+/// Runs statements against one snapshot, so that a message that moves meanwhile is seen once. In memory there is
+/// a transaction already.
+fn at_one_moment<T>(conn: &Connection, look: impl FnOnce() -> Tried<T>) -> Tried<T> {
+    let _snapshot = conn.is_autocommit().then(|| conn.unchecked_transaction()).transpose()?;
+    look()
+}
+
+/// Runs a statement and hands over each of its rows.
+fn each(
+    conn: &Connection,
+    name: &str,
+    given: impl Params,
+    mut take: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
+) -> Tried<()> {
+    let mut statement = conn.prepare_cached(sql(name))?;
+    let mut rows = statement.query(given)?;
+    while let Some(row) = rows.next()? {
+        take(row)?;
+    }
+    Ok(())
+}
+
+fn queue_views(conn: &Connection, now: Timestamp) -> Tried<Vec<QueueView>> {
+    let queues = stored_queues(conn)?;
+    let ids: Vec<QueueId> = queues.iter().map(|queue| queue.id).collect();
+    let mut views: HashMap<QueueId, QueueView> =
+        queues.into_iter().map(|queue| (queue.id, empty(queue))).collect();
+    for head in pulse(conn, now, &ids)?.heads {
+        change(&mut views, head.queue, |view| {
+            view.ready += head.ready;
+            view.oldest_ready = [view.oldest_ready, head.oldest].into_iter().flatten().min();
+        });
+    }
+    each(conn, "inspect_leased", [], |row| {
+        let (from, to, done): (i64, i64, Vec<u8>) = (row.get(1)?, row.get(2)?, row.get(3)?);
+        let settled: u32 = done.iter().map(|byte| byte.count_ones()).sum();
+        let unsettled = (to - from + 1).unsigned_abs().saturating_sub(u64::from(settled));
+        change(&mut views, QueueId(row.get(0)?), |view| view.leased += unsettled);
+        Ok(())
+    })?;
+    each(conn, "inspect_outbox", [], |row| {
+        let (reason, attempt, count): (String, u32, u64) = (row.get(1)?, row.get(2)?, row.get(3)?);
+        // A word of a later release counts as what it is at least: waiting.
+        let reason = OutboxReason::parse(&reason).unwrap_or(OutboxReason::Delay);
+        let state = State::of(Place::Outbox { reason, attempt });
+        change(&mut views, QueueId(row.get(0)?), |view| match state {
+            State::Retrying => view.retrying += count,
+            _ => view.scheduled += count,
+        });
+        Ok(())
+    })?;
+    each(conn, "inspect_dead", [], |row| {
+        let count = row.get(1)?;
+        change(&mut views, QueueId(row.get(0)?), |view| view.dead = count);
+        Ok(())
+    })?;
+    each(conn, "inspect_stat", [], |row| {
+        let (sent, done) = (row.get(1)?, row.get(2)?);
+        change(&mut views, QueueId(row.get(0)?), |view| (view.sent, view.done) = (sent, done));
+        Ok(())
+    })?;
+    let mut views: Vec<QueueView> = ids.iter().filter_map(|id| views.remove(id)).collect();
+    each(conn, "inspect_listeners", named_params! { ":now": now.as_micros() }, |row| {
+        let (name, count): (String, u64) = (row.get(0)?, row.get(1)?);
+        for view in views.iter_mut().filter(|view| view.name == name) {
+            view.listeners = count;
+        }
+        Ok(())
+    })?;
+    Ok(views)
+}
+
+fn empty(queue: Queue) -> QueueView {
+    QueueView {
+        name: queue.name,
+        settings: queue.settings,
+        ready: 0,
+        leased: 0,
+        scheduled: 0,
+        retrying: 0,
+        dead: 0,
+        done: 0,
+        sent: 0,
+        oldest_ready: None,
+        listeners: 0,
+    }
+}
+
+fn change(views: &mut HashMap<QueueId, QueueView>, queue: QueueId, change: impl FnOnce(&mut QueueView)) {
+    if let Some(view) = views.get_mut(&queue) {
+        change(view);
+    }
+}
+
+fn dead_letters(conn: &Connection, filter: &DeadFilter, page: Page) -> Tried<Vec<DeadLetterView>> {
+    let mut list = conn.prepare_cached(sql("inspect_dead_letters"))?;
+    let named = named_params! {
+        ":queue": filter.queue, ":reason": filter.reason, ":ids": hex_ids(filter),
+        ":rows_max": i64::try_from(page.rows_max).unwrap_or(i64::MAX),
+        ":skip": i64::try_from(page.skip).unwrap_or(i64::MAX),
+    };
+    let rows = list.query_map(named, |row| {
+        let queue: String = row.get(1)?;
+        Ok(DeadLetterView {
+            id: MessageId(row.get(0)?),
+            kind: row.get::<_, Option<String>>(2)?.unwrap_or_else(|| queue.clone()),
+            queue,
+            key: row.get(3)?,
+            reason: row.get(4)?,
+            detail: row.get(5)?,
+            attempt: row.get(6)?,
+            content_type: row.get::<_, Option<String>>(7)?.unwrap_or_else(|| JSON.to_owned()),
+            body: row.get(8)?,
+            sent_at: instant(row.get(9)?),
+            died_at: instant(row.get(10)?),
+        })
+    })?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+/// The ids of a filter as a JSON list of hexadecimal texts; nothing when all match.
+fn hex_ids(filter: &DeadFilter) -> Option<String> {
+    let hex = |id: &MessageId| id.0.simple().to_string();
+    (!filter.ids.is_empty())
+        .then(|| serde_json::json!(filter.ids.iter().map(hex).collect::<Vec<_>>()).to_string())
+}
+
+fn worker_view(row: &Row<'_>) -> rusqlite::Result<WorkerView> {
+    let queues: String = row.get(2)?;
+    Ok(WorkerView {
+        id: row.get(0)?,
+        host: row.get(1)?,
+        queues: serde_json::from_str(&queues).unwrap_or_default(),
+        slots: row.get(3)?,
+        busy: row.get(4)?,
+        started_at: instant(row.get(5)?),
+        seen_at: instant(row.get(6)?),
+        lease_until: instant(row.get(7)?),
+        stopped: row.get(8)?,
+        error: row.get(9)?,
+    })
+}

@@ -125,7 +125,7 @@ fn renew(conn: &Connection, now: Timestamp, renewal: &Renewal) -> Tried<Renewed>
     Ok(Renewed { now, claims: rows.collect::<rusqlite::Result<_>>()? })
 }
 
-fn pulse(conn: &Connection, now: Timestamp, queues: &[QueueId]) -> Tried<Pulse> {
+pub(crate) fn pulse(conn: &Connection, now: Timestamp, queues: &[QueueId]) -> Tried<Pulse> {
     let ids = serde_json::json!(queues.iter().map(|queue| queue.0).collect::<Vec<_>>()).to_string();
     let mut list = conn.prepare_cached(sql("pulse_heads"))?;
     let rows = list.query_map(named_params! { ":queues": ids }, |row| {

@@ -17,6 +17,9 @@ use crate::writer::Tx;
 /// Bytes of one message in a claim's or history row's `runs`: its outcome, and its run time in microseconds.
 const RUN_BYTES: usize = 5;
 
+/// The outcome of a message that was acknowledged.
+pub(crate) const RUN_DONE: u8 = 1;
+
 /// A claim as it is stored.
 struct StoredClaim {
     from_offset: i64,
@@ -262,7 +265,7 @@ enum Outcome {
 
 fn record_run(run: &mut [u8], outcome: Outcome, item: &SettleItem) {
     run[0] = match outcome {
-        Outcome::Done | Outcome::DoneAnyway => 1,
+        Outcome::Done | Outcome::DoneAnyway => RUN_DONE,
         Outcome::Back => 2,
         Outcome::Dead => 3,
     };

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-const FILES: [&str; 9] = [
+const FILES: [&str; 10] = [
     include_str!("../sql/queue.sql"),
     include_str!("../sql/log.sql"),
     include_str!("../sql/claim.sql"),
@@ -13,6 +13,7 @@ const FILES: [&str; 9] = [
     include_str!("../sql/inbox.sql"),
     include_str!("../sql/worker.sql"),
     include_str!("../sql/inspect.sql"),
+    include_str!("../sql/retention.sql"),
 ];
 
 /// The statement of this name.

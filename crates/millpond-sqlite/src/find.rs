@@ -1,0 +1,449 @@
+//! One message: where it is, and how it fared.
+//!
+//! Rows of the log stay after their message went back, so a message may have several. Those that came through the
+//! outbox have an index; the first one of a direct send is found through the time in its id, by a search in
+//! offsets, whose times of publishing never go back.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use millpond_core::message::{JSON, MessageId};
+use millpond_core::pick::Lane;
+use millpond_core::reason::{DropReason, EventKind, OutboxReason};
+use millpond_core::state::{Place, State};
+use millpond_core::store::Queue;
+use millpond_core::time::Timestamp;
+use millpond_core::view::{EventView, MessageView};
+use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
+use serde_json::Value;
+
+use crate::error::Tried;
+use crate::queues::stored_queues;
+use crate::settle::{RUN_DONE, is_set, run_at};
+use crate::sql::sql;
+
+/// How far a sender's clock may be ahead of the store's for its message still to be found.
+const CLOCK_AHEAD_MAX: Duration = Duration::from_secs(2);
+
+/// How long after its id was made a message may have been stored for it still to be found.
+const STORED_AFTER_MAX: Duration = Duration::from_secs(60);
+
+/// Rows of one partition that are looked through for one id.
+const SCAN_ROWS_MAX: i64 = 200_000;
+
+/// What a message carries, wherever it is.
+struct Envelope {
+    queue: i64,
+    class: u8,
+    kind: Option<String>,
+    key: Option<String>,
+    headers: Option<String>,
+    content_type: Option<String>,
+    body: Vec<u8>,
+    attempt: u32,
+    releases: u32,
+    suspect: u16,
+    attempts_max: Option<u32>,
+    has_deadline: bool,
+    sent_at: Timestamp,
+}
+
+/// A row of the outbox.
+struct Waiting {
+    envelope: Envelope,
+    reason: OutboxReason,
+    ready_at: Timestamp,
+    since: Timestamp,
+    error: Option<String>,
+}
+
+/// A dead letter.
+struct Dead {
+    envelope: Envelope,
+    reason: String,
+    since: Timestamp,
+    detail: Option<String>,
+    redriven_as: Option<MessageId>,
+}
+
+/// A row of the log.
+struct LogRow {
+    partition: i64,
+    offset: i64,
+    attempt: u32,
+    releases: u32,
+    published_at: Timestamp,
+    via_outbox: bool,
+    lane: u8,
+    subscription: i64,
+}
+
+/// A row of the log with what became of it.
+struct Delivery {
+    row: LogRow,
+    place: Place,
+    cursor: i64,
+    run: Option<Run>,
+}
+
+/// The claim that holds or held a message.
+struct Run {
+    worker: Option<String>,
+    expires_at: Option<Timestamp>,
+    leased_at: Timestamp,
+    /// When it was acknowledged: as early as its run time allows.
+    done_at: Option<Timestamp>,
+}
+
+/// Where a message is and how it fared; `None` if nothing is kept of it.
+pub(crate) fn message_view(conn: &Connection, now: Timestamp, id: MessageId) -> Tried<Option<MessageView>> {
+    let waiting = conn.prepare_cached(sql("message_in_outbox"))?.query_row([id.0], waiting).optional()?;
+    let dead = conn.prepare_cached(sql("message_in_dead_letters"))?.query_row([id.0], dead).optional()?;
+    let deliveries = deliveries(conn, now, id, waiting.as_ref(), dead.as_ref())?;
+    let direct = deliveries.iter().any(|delivery| !delivery.row.via_outbox);
+    // It has one place: what was put back or buried has left the log, though its rows have not.
+    let view = if let Some(waiting) = waiting {
+        Some(view_of_waiting(conn, id, waiting)?)
+    } else if let Some(dead) = dead {
+        Some(view_of_dead(conn, id, dead)?)
+    } else if let Some(latest) = deliveries.iter().max_by_key(|delivery| delivery.order()) {
+        view_of_delivery(conn, id, latest)?
+    } else {
+        None
+    };
+    let Some(mut view) = view else { return Ok(None) };
+    view.events = events(conn, id, view.sent_at, direct, &deliveries)?;
+    if let Some(error) = view.events.iter().rev().find_map(|event| event.error.clone()) {
+        view.error = Some(error);
+    }
+    Ok(Some(view))
+}
+
+/// The first offset of `range` that was published after `instant`; its end if none was.
+pub(crate) fn published_after(
+    conn: &Connection,
+    partition: i64,
+    range: Range<i64>,
+    instant: Timestamp,
+) -> Tried<i64> {
+    let mut published_at = conn.prepare_cached(sql("log_published_at"))?;
+    let (mut low, mut high) = (range.start, range.end);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let at: Option<i64> =
+            published_at.query_row(params![partition, middle], |row| row.get(0)).optional()?;
+        // A row that is missing was deleted, so it is older than any that is kept.
+        if at.is_none_or(|at| at <= instant.as_micros()) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    Ok(low)
+}
+
+/// The offset after the highest one of a partition.
+pub(crate) fn end_of(conn: &Connection, partition: i64) -> Tried<i64> {
+    let named = named_params! { ":partition": partition };
+    let top = conn.prepare_cached(sql("log_top"))?.query_row(named, |row| row.get::<_, i64>(0)).optional()?;
+    Ok(top.map_or(0, |top| top + 1))
+}
+
+/// Every row of the log that the message has, with what became of it.
+fn deliveries(
+    conn: &Connection,
+    now: Timestamp,
+    id: MessageId,
+    waiting: Option<&Waiting>,
+    dead: Option<&Dead>,
+) -> Tried<Vec<Delivery>> {
+    let mut returns = conn.prepare_cached(sql("message_returns"))?;
+    let mut rows: Vec<LogRow> = returns.query_map([id.0], log_row)?.collect::<rusqlite::Result<_>>()?;
+    let never_logged =
+        waiting.is_some_and(|waiting| matches!(waiting.reason, OutboxReason::Tx | OutboxReason::Delay));
+    let sent_through_outbox = rows.iter().any(|row| row.lane == Lane::Main.number());
+    if !never_logged && !sent_through_outbox {
+        let queue = waiting.map(|waiting| waiting.envelope.queue).or(dead.map(|dead| dead.envelope.queue));
+        rows.extend(direct_row(conn, id, queue)?);
+    }
+    rows.into_iter().map(|row| delivery(conn, now, row)).collect()
+}
+
+/// The row of a direct send, looked for around the time in its id.
+fn direct_row(conn: &Connection, id: MessageId, queue: Option<i64>) -> Tried<Option<LogRow>> {
+    let Some(made_at) = id.made_at() else { return Ok(None) };
+    let mut list = conn.prepare_cached(sql("main_partitions"))?;
+    let partitions: Vec<(i64, i64)> = list
+        .query_map(named_params! { ":queue": queue }, |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<rusqlite::Result<_>>()?;
+    for (partition, first_offset) in partitions {
+        let end = end_of(conn, partition)?;
+        let from = published_after(conn, partition, first_offset..end, made_at - CLOCK_AHEAD_MAX)?;
+        let to = published_after(conn, partition, from..end, made_at + STORED_AFTER_MAX)?;
+        let scanned = params![partition, from, to.min(from.saturating_add(SCAN_ROWS_MAX)), id.0];
+        let found: Option<i64> =
+            conn.prepare_cached(sql("message_scan"))?.query_row(scanned, |row| row.get(0)).optional()?;
+        if let Some(offset) = found {
+            let mut at = conn.prepare_cached(sql("message_at"))?;
+            return Ok(Some(at.query_row(params![partition, offset], log_row)?));
+        }
+    }
+    Ok(None)
+}
+
+/// What became of a row of the log: the claim that holds it tells, or the history of the one that did.
+fn delivery(conn: &Connection, now: Timestamp, row: LogRow) -> Tried<Delivery> {
+    let top = params![row.subscription, row.partition];
+    let mut claim_top = conn.prepare_cached(sql("claim_top"))?;
+    let cursor = claim_top.query_row(top, |found| found.get::<_, i64>(0)).optional()?.unwrap_or(-1);
+    if cursor < row.offset {
+        return Ok(Delivery { row, place: Place::Ahead, cursor, run: None });
+    }
+    if let Some((run, settled)) = live_run(conn, now, &row)? {
+        let place = if settled { Place::Passed } else { Place::Claimed };
+        return Ok(Delivery { row, place, cursor, run: Some(run) });
+    }
+    let run = finished_run(conn, &row)?;
+    Ok(Delivery { row, place: Place::Passed, cursor, run })
+}
+
+/// The live claim that holds a row, and whether the message is settled in it.
+fn live_run(conn: &Connection, now: Timestamp, row: &LogRow) -> Tried<Option<(Run, bool)>> {
+    let key = params![row.subscription, row.partition, row.offset];
+    let claim = |found: &Row<'_>| {
+        let (from, live): (i64, bool) = (found.get(0)?, found.get(1)?);
+        if !live || row.offset < from {
+            return Ok(None);
+        }
+        let place = (row.offset - from).unsigned_abs() as usize;
+        let (done, runs): (Vec<u8>, Vec<u8>) = (found.get(5)?, found.get(6)?);
+        let leased_at = instant(found.get(4)?);
+        let expires_at = found.get::<_, Option<i64>>(3)?.map(instant);
+        let done_at = done_at(leased_at, &runs, place).map(|at| at.min(now));
+        Ok(Some((Run { worker: found.get(2)?, expires_at, leased_at, done_at }, is_set(&done, place))))
+    };
+    Ok(conn.prepare_cached(sql("message_claim"))?.query_row(key, claim).optional()?.flatten())
+}
+
+fn finished_run(conn: &Connection, row: &LogRow) -> Tried<Option<Run>> {
+    let history = |found: &Row<'_>| {
+        let from: i64 = found.get(0)?;
+        if row.offset < from {
+            return Ok(None);
+        }
+        let (leased_at, runs): (Timestamp, Vec<u8>) = (instant(found.get(2)?), found.get(3)?);
+        let done_at = done_at(leased_at, &runs, (row.offset - from).unsigned_abs() as usize);
+        Ok(Some(Run { worker: found.get(1)?, expires_at: None, leased_at, done_at }))
+    };
+    let key = params![row.partition, row.offset];
+    Ok(conn.prepare_cached(sql("message_history"))?.query_row(key, history).optional()?.flatten())
+}
+
+fn done_at(leased_at: Timestamp, runs: &[u8], place: usize) -> Option<Timestamp> {
+    run_at(runs, place).filter(|(outcome, _)| *outcome == RUN_DONE).map(|(_, run)| leased_at + run)
+}
+
+impl Delivery {
+    /// What is live comes last, then the latest.
+    fn order(&self) -> (bool, Timestamp, u32, u8, i64) {
+        let LogRow { published_at, attempt, releases, lane, offset, .. } = self.row;
+        (self.place != Place::Passed, published_at, attempt + releases, lane, offset)
+    }
+}
+
+fn view_of_waiting(conn: &Connection, id: MessageId, waiting: Waiting) -> Tried<MessageView> {
+    let Waiting { envelope, reason, ready_at, since, error } = waiting;
+    let state = State::of(Place::Outbox { reason, attempt: envelope.attempt });
+    Ok(MessageView {
+        since: Some(since),
+        ready_at: Some(ready_at),
+        reason: Some(reason.as_str().to_owned()),
+        error,
+        ..view(conn, id, envelope, state)?
+    })
+}
+
+fn view_of_dead(conn: &Connection, id: MessageId, dead: Dead) -> Tried<MessageView> {
+    let Dead { envelope, reason, since, detail, redriven_as } = dead;
+    // A word of a later release is a death all the same.
+    let known = DropReason::parse(&reason).unwrap_or(DropReason::Exhausted);
+    let state = State::of(Place::Dead { reason: known });
+    Ok(MessageView {
+        since: Some(since),
+        reason: Some(reason),
+        error: detail,
+        redriven_as,
+        ..view(conn, id, envelope, state)?
+    })
+}
+
+fn view_of_delivery(conn: &Connection, id: MessageId, delivery: &Delivery) -> Tried<Option<MessageView>> {
+    let Delivery { row, place, cursor, run } = delivery;
+    let key = params![row.partition, row.offset];
+    let envelope = conn.prepare_cached(sql("message_in_log"))?.query_row(key, envelope).optional()?;
+    let Some(envelope) = envelope else { return Ok(None) };
+    let mut view = view(conn, id, envelope, State::of(*place))?;
+    match (place, run) {
+        (Place::Ahead, _) => {
+            view.since = Some(row.published_at);
+            view.behind = Some((row.offset - cursor - 1).unsigned_abs());
+        }
+        (Place::Claimed, Some(run)) => {
+            view.attempt += 1;
+            view.since = Some(run.leased_at);
+            view.worker.clone_from(&run.worker);
+            view.lease_until = match run.expires_at {
+                Some(expires_at) => Some(expires_at),
+                None => worker_lease(conn, run.worker.as_deref())?,
+            };
+        }
+        (_, run) => {
+            view.attempt += 1;
+            view.since = run.as_ref().and_then(|run| run.done_at);
+        }
+    }
+    Ok(Some(view))
+}
+
+fn worker_lease(conn: &Connection, worker: Option<&str>) -> Tried<Option<Timestamp>> {
+    let mut lease_until = conn.prepare_cached(sql("worker_lease_until"))?;
+    Ok(lease_until.query_row([worker], |row| row.get(0)).optional()?.map(instant))
+}
+
+fn view(conn: &Connection, id: MessageId, envelope: Envelope, state: State) -> Tried<MessageView> {
+    let queue = stored_queues(conn)?.into_iter().find(|queue| queue.id.0 == envelope.queue);
+    let (name, attempts_of_queue) = match queue {
+        Some(Queue { name, settings, .. }) => (name, Some(settings.attempts_max)),
+        None => (String::new(), None),
+    };
+    let headers = envelope.headers.as_deref().and_then(|text| serde_json::from_str(text).ok());
+    Ok(MessageView {
+        id,
+        state,
+        kind: envelope.kind.unwrap_or_else(|| name.clone()),
+        queue: name,
+        key: envelope.key,
+        headers: headers.unwrap_or_else(|| Value::Object(serde_json::Map::new())),
+        content_type: envelope.content_type.unwrap_or_else(|| JSON.to_owned()),
+        body: envelope.body,
+        priority: envelope.class,
+        attempt: envelope.attempt,
+        releases: envelope.releases,
+        // A deadline alone replaces the number of attempts.
+        attempts_max: envelope.attempts_max.or(attempts_of_queue.filter(|_| !envelope.has_deadline)),
+        sent_at: envelope.sent_at,
+        since: None,
+        ready_at: None,
+        reason: None,
+        error: None,
+        worker: None,
+        lease_until: None,
+        suspect: envelope.suspect,
+        behind: None,
+        redriven_as: None,
+        events: Vec::new(),
+    })
+}
+
+/// The run log of a message. Only what is rare has rows; the rest is read from the message and its claims.
+fn events(
+    conn: &Connection,
+    id: MessageId,
+    sent_at: Timestamp,
+    direct: bool,
+    deliveries: &[Delivery],
+) -> Tried<Vec<EventView>> {
+    let word = |kind: EventKind| kind.as_str().to_owned();
+    let sent = EventView {
+        kind: word(EventKind::Enqueue),
+        reason: direct.then(|| "send".to_owned()),
+        attempt: 0,
+        at: sent_at,
+        worker: None,
+        error: None,
+    };
+    // In order of time, then of deliveries; a start comes before its end.
+    let mut ordered = vec![((sent_at, 0, 0), sent)];
+    for Delivery { row, run, .. } in deliveries {
+        let Some(run) = run else { continue };
+        let (attempt, delivery) = (row.attempt + 1, row.attempt + row.releases + 1);
+        let event = |kind, at| EventView {
+            kind: word(kind),
+            reason: None,
+            attempt,
+            at,
+            worker: run.worker.clone(),
+            error: None,
+        };
+        ordered.push(((run.leased_at, delivery, 1), event(EventKind::Start, run.leased_at)));
+        ordered.extend(run.done_at.map(|at| ((at, delivery, 2), event(EventKind::Success, at))));
+    }
+    let mut stored = conn.prepare_cached(sql("message_events"))?;
+    let rows = stored.query_map([id.0], |row| {
+        let (attempt, releases, at): (u32, u32, _) = (row.get(2)?, row.get(3)?, instant(row.get(6)?));
+        let (kind, reason, worker, error) = (row.get(0)?, Some(row.get(1)?), row.get(4)?, row.get(5)?);
+        Ok(((at, attempt + releases, 2), EventView { kind, reason, attempt, at, worker, error }))
+    })?;
+    for row in rows {
+        ordered.push(row?);
+    }
+    ordered.sort_by_key(|(order, _)| *order);
+    Ok(ordered.into_iter().map(|(_, event)| event).collect())
+}
+
+/// A stored time.
+pub(crate) const fn instant(micros: i64) -> Timestamp {
+    Timestamp::from_micros(micros)
+}
+
+fn envelope(row: &Row<'_>) -> rusqlite::Result<Envelope> {
+    Ok(Envelope {
+        queue: row.get(0)?,
+        class: row.get(1)?,
+        kind: row.get(2)?,
+        key: row.get(3)?,
+        headers: row.get(4)?,
+        content_type: row.get(5)?,
+        body: row.get(6)?,
+        attempt: row.get(7)?,
+        releases: row.get(8)?,
+        suspect: row.get(9)?,
+        attempts_max: row.get(10)?,
+        has_deadline: row.get::<_, Option<i64>>(11)?.is_some(),
+        sent_at: instant(row.get(12)?),
+    })
+}
+
+fn waiting(row: &Row<'_>) -> rusqlite::Result<Waiting> {
+    let reason: String = row.get(13)?;
+    Ok(Waiting {
+        envelope: envelope(row)?,
+        reason: OutboxReason::parse(&reason).unwrap_or(OutboxReason::Delay),
+        ready_at: instant(row.get(14)?),
+        since: instant(row.get(15)?),
+        error: row.get(16)?,
+    })
+}
+
+fn dead(row: &Row<'_>) -> rusqlite::Result<Dead> {
+    Ok(Dead {
+        envelope: envelope(row)?,
+        reason: row.get(13)?,
+        since: instant(row.get(14)?),
+        detail: row.get(15)?,
+        redriven_as: row.get::<_, Option<uuid::Uuid>>(16)?.map(MessageId),
+    })
+}
+
+fn log_row(row: &Row<'_>) -> rusqlite::Result<LogRow> {
+    Ok(LogRow {
+        partition: row.get(0)?,
+        offset: row.get(1)?,
+        attempt: row.get(2)?,
+        releases: row.get(3)?,
+        published_at: instant(row.get(4)?),
+        via_outbox: row.get(5)?,
+        lane: row.get(6)?,
+        subscription: row.get(7)?,
+    })
+}
