@@ -23,6 +23,10 @@ pub struct Backoff {
 }
 
 /// How the wait grows.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a declaration is a constant, so the list cannot be on the heap"
+)]
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Shape {

@@ -98,7 +98,8 @@ mod tests {
         let old = Some(AGE_AFTER * 3);
         assert_eq!(shares([FRESH, None, None, old]), [0, 0, 0, 16], "older than the fresh one of class 0");
         let one_step = Some(AGE_AFTER);
-        assert_eq!(shares([FRESH, FRESH, FRESH, one_step]), [8, 4, 0, 4]);
+        // It takes the turns of class 2 until that has waited as long; its own go to the highest that waits.
+        assert_eq!(shares([FRESH, FRESH, FRESH, one_step]), [10, 4, 0, 2]);
     }
 
     #[test]

@@ -49,6 +49,8 @@ pub enum Ending {
     Failed(Failure),
     /// The body or envelope cannot be decoded; the handler never saw it.
     Undecodable,
+    /// Its own deadline passed before the handler could run.
+    Expired,
     /// It was given back unstarted, or by a stop.
     Released(Release),
     /// Its worker's lease was lost while it had `in_hand` messages, this one included.
@@ -74,13 +76,13 @@ pub struct Policy {
 impl Policy {
     /// The rules for a message: its own settings first, then the queue's. A deadline alone replaces the
     /// number of attempts; with an explicit number, whichever comes first ends it.
-    pub fn of(queue: &QueueSettings, message: &Leased) -> Self {
-        let deadline_alone = message.retry_until.is_some() && message.attempts_max.is_none();
+    pub fn of(queue: &QueueSettings, attempts_max: Option<u32>, retry_until: Option<Timestamp>) -> Self {
+        let deadline_alone = retry_until.is_some() && attempts_max.is_none();
         Self {
-            attempts_max: (!deadline_alone).then_some(message.attempts_max.unwrap_or(queue.attempts_max)),
+            attempts_max: (!deadline_alone).then_some(attempts_max.unwrap_or(queue.attempts_max)),
             backoff: queue.backoff,
-            releases_max: message.retry_until.is_none().then_some(queue.releases_max),
-            retry_until: message.retry_until,
+            releases_max: retry_until.is_none().then_some(queue.releases_max),
+            retry_until,
         }
     }
 
@@ -149,6 +151,7 @@ pub fn settle(policy: &Policy, counters: Counters, ending: Ending, now: Timestam
         }
         Ending::Failed(failure) => retry(policy, counters, failure, None, now, roll),
         Ending::Undecodable => dead(DropReason::Undecodable),
+        Ending::Expired => dead(DropReason::RetryUntil),
         Ending::Released(Release::NoHandler) => {
             give_back(policy, counters, Back::Released(Release::NoHandler), Due::In(NO_HANDLER_WAIT))
         }

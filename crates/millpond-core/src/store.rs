@@ -300,6 +300,10 @@ pub trait Log: Send + Sync {
     /// Writes a worker's heartbeat and moves its lease, on a connection that no other work can hold up.
     fn renew(&self, renewal: Renewal) -> BoxFuture<'_, Result<Renewed>>;
 
+    /// What is unsettled in a claim that is still held, without bodies: what its holder forgot, or never heard
+    /// of. Empty when it is not held.
+    fn unsettled(&self, held: ClaimRef) -> BoxFuture<'_, Result<Vec<Leased>>>;
+
     /// Ends a worker's lease: what it still holds may be taken over at once.
     fn end_worker(&self, worker: String) -> BoxFuture<'_, Result<()>>;
 

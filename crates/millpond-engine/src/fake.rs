@@ -126,6 +126,10 @@ impl port::Log for FakeStore {
         self.refuse()
     }
 
+    fn unsettled(&self, _: ClaimRef) -> BoxFuture<'_, Result<Vec<Leased>>> {
+        self.refuse()
+    }
+
     fn end_worker(&self, _: String) -> BoxFuture<'_, Result<()>> {
         self.refuse()
     }

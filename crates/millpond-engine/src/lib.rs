@@ -2,17 +2,22 @@
 //!
 //! The engine holds no SQL and decides nothing about a message's fate: it moves what core decides to a store
 //! and back. A process has one [`pond::Pond`] for each store; senders, workers and upkeep share it.
-#![allow(dead_code, reason = "some of it is for the worker, which follows")]
 
 pub mod body;
 pub mod handler;
 pub mod ids;
 pub mod item;
 pub mod job;
+mod patience;
 pub mod pond;
+mod pulse;
 pub mod queue;
+pub mod reclaim;
+mod renewal;
 pub mod unit;
+mod upkeep;
 mod wake;
+pub mod worker;
 
 #[cfg(test)]
 mod fake;

@@ -186,6 +186,11 @@ impl Pond {
         }
     }
 
+    /// Tells this process that something of `queue` waits in the outbox.
+    pub(crate) fn outbox_changed(&self, _queue: QueueId) {
+        self.inner.outbox.notify_one();
+    }
+
     /// Hears of the queues that this process writes to from now on.
     pub(crate) fn woken(&self) -> Listener<'_> {
         self.inner.wakes.listen()
@@ -256,7 +261,7 @@ impl Pond {
     }
 
     /// The queue that a send goes to.
-    async fn resolve<B>(&self, queue: &Queue<B>) -> Result<Arc<store::Queue>> {
+    pub(crate) async fn resolve<B>(&self, queue: &Queue<B>) -> Result<Arc<store::Queue>> {
         let name = queue.name();
         let found = async {
             if queue.declared_by_use() { self.declare(queue).await } else { self.known(name).await }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
+use crate::body::Raw;
 use millpond_core::Backoff;
 use millpond_core::queue::{HistoryLevel, QueueSettings};
 
@@ -71,8 +72,15 @@ impl<B> Queue<B> {
         self.declared_by_use
     }
 
+    /// The same declaration, whatever its bodies are.
+    pub(crate) fn untyped(&self) -> Queue<Raw> {
+        let Self { name, settings, declared_by_use, .. } = self.clone();
+        Queue { name, settings, declared_by_use, body: PhantomData }
+    }
+
     /// The same queue with all of these settings.
-    pub(crate) const fn with_settings(mut self, settings: QueueSettings) -> Self {
+    #[must_use]
+    pub const fn with_settings(mut self, settings: QueueSettings) -> Self {
         self.settings = settings;
         self
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use millpond_core::error::{Code, Error, Result};
-use millpond_core::message::{NewMessage, Offset, Token};
+use millpond_core::message::{Leased, NewMessage, Offset, Token};
 use millpond_core::pick::Lane;
 use millpond_core::store::{
     Begun, BoxFuture, ClaimRef, Head, Lease, LeaseRequest, Log, Pulse, QueueId, Renewal, Renewed,
@@ -42,6 +42,10 @@ impl Log for SqliteStore {
                 self.writer.write(Durable::No, "renew a lease", move |tx| renew(tx.conn, tx.now, &renewal))
             }
         }
+    }
+
+    fn unsettled(&self, held: ClaimRef) -> BoxFuture<'_, Result<Vec<Leased>>> {
+        self.writer.write(Durable::No, "look into a claim", move |tx| tx.unsettled_of(&held))
     }
 
     fn end_worker(&self, worker: String) -> BoxFuture<'_, Result<()>> {

@@ -5,7 +5,6 @@ use millpond_core::queue::HistoryLevel;
 use millpond_core::reason::{Back, DropReason, EventKind};
 use millpond_core::settle::Settlement;
 use millpond_core::store::{ClaimRef, QueueId, SettleClaim, SettleItem, Settled};
-use millpond_core::time::Timestamp;
 use rusqlite::{OptionalExtension, params};
 
 use crate::draft::Part;
@@ -83,6 +82,11 @@ impl Tx<'_> {
             Some((Some(token), claim)) if token == held.token || sabotaged("no_fence") => Some(claim),
             _ => None,
         })
+    }
+
+    /// Where a held claim begins, and its done set; nothing when it is not held.
+    pub(crate) fn progress(&self, held: &ClaimRef) -> Tried<Option<(i64, Vec<u8>)>> {
+        Ok(self.stored_claim(held)?.map(|claim| (claim.from_offset, claim.done)))
     }
 
     fn settle_item(
@@ -283,9 +287,4 @@ pub(crate) fn run_at(runs: &[u8], place: usize) -> Option<(u8, std::time::Durati
     let run = runs.get(place * RUN_BYTES..(place + 1) * RUN_BYTES)?;
     let micros = u32::from_le_bytes([run[1], run[2], run[3], run[4]]);
     (run[0] != 0).then(|| (run[0], std::time::Duration::from_micros(u64::from(micros))))
-}
-
-/// The time a claim was leased.
-pub(crate) fn instant(micros: i64) -> Timestamp {
-    Timestamp::from_micros(micros)
 }

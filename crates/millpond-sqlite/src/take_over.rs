@@ -110,6 +110,22 @@ impl Tx<'_> {
         }))
     }
 
+    /// What is unsettled in a claim that is still held.
+    pub(crate) fn unsettled_of(&mut self, held: &ClaimRef) -> Tried<Vec<Leased>> {
+        let Some((from_offset, done)) = self.progress(held)? else { return Ok(Vec::new()) };
+        let claim = Expired {
+            subscription: held.subscription,
+            partition: held.partition,
+            to_offset: held.to_offset.0 as i64,
+            from_offset,
+            token: held.token.0,
+            worker: String::new(),
+            in_hand: None,
+            done,
+        };
+        Ok(self.unsettled(&claim)?.0)
+    }
+
     /// Counts what a worker has in its hands and writes it into its claims.
     fn write_in_hand(&mut self, worker: &str) -> Tried<u32> {
         let mut list = self.conn.prepare_cached(sql("claim_in_hand_of_worker"))?;

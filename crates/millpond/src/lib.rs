@@ -1,1 +1,26 @@
-//! millpond
+#![doc = include_str!("front.md")]
+
+mod open;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+
+pub use millpond_core::backoff::{Backoff, Jitter};
+pub use millpond_core::error::{Code, Error, ErrorKind, Result};
+pub use millpond_core::message::{Due, Headers, MessageId};
+pub use millpond_core::poll::PollSettings;
+pub use millpond_core::queue::{HistoryLevel, QueueSettings};
+pub use millpond_core::redact::redact;
+pub use millpond_core::settle::Verdict;
+pub use millpond_core::store::{Store, Stored};
+pub use millpond_core::time::Timestamp;
+pub use millpond_core::{state, text, view};
+pub use millpond_engine::body::{Body, BodyError, Encoded, Raw};
+pub use millpond_engine::handler::{Handler, IntoOutcome, JobError, Outcome, Permanent};
+pub use millpond_engine::ids::IdSource;
+pub use millpond_engine::item::{Item, ItemOptions};
+pub use millpond_engine::job::Job;
+pub use millpond_engine::pond::{Sent, SentMessage};
+pub use millpond_engine::queue::Queue;
+pub use millpond_engine::unit::{Begun, UnitOfWork};
+pub use millpond_engine::worker::Worker;
+pub use open::Pond;

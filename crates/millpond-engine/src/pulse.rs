@@ -1,0 +1,101 @@
+//! The pulse of a node: one combined question for all its queues, asked at once on a hint and otherwise more and
+//! more rarely; and the relay, which moves what is due.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use millpond_core::error::Result;
+use millpond_core::poll::{self, PollSettings, PollStep};
+use millpond_core::store::{Pulse, QueueId};
+use tokio::sync::watch;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use crate::patience::Patience;
+use crate::pond::Pond;
+
+/// Rows that the relay moves in one transaction.
+const RELAY_ROWS_MAX: usize = 500;
+
+/// When something was last found to do; polling slows down from there.
+#[derive(Debug)]
+pub(crate) struct Activity(Mutex<Instant>);
+
+impl Activity {
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new(Instant::now()))
+    }
+
+    pub(crate) fn found(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    fn idle(&self) -> Duration {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+    }
+}
+
+/// The loop behind a worker's polls.
+pub(crate) struct PulseLoop {
+    pub(crate) pond: Pond,
+    pub(crate) queues: Vec<QueueId>,
+    pub(crate) activity: Arc<Activity>,
+    pub(crate) settings: PollSettings,
+    pub(crate) steps: Vec<PollStep>,
+    pub(crate) tell: watch::Sender<Arc<Pulse>>,
+    pub(crate) stop: CancellationToken,
+}
+
+impl PulseLoop {
+    pub(crate) async fn run(self) {
+        let mut patience = Patience::new();
+        let mut wait = Duration::ZERO;
+        loop {
+            tokio::select! {
+                () = self.stop.cancelled() => return,
+                () = sleep(wait) => {}
+                () = self.pond.store().changed() => {}
+                () = self.pond.outbox_written() => {}
+            }
+            match self.beat().await {
+                Ok(next_due) => {
+                    patience.reset();
+                    let cadence = poll::wait(&self.steps, self.settings.min, self.activity.idle());
+                    wait = next_due.map_or(cadence, |due| due.min(cadence));
+                }
+                Err(error) => {
+                    tracing::warn!(%error, cause = error.causes(), "cannot look for work");
+                    wait = patience.wait();
+                }
+            }
+        }
+    }
+
+    /// Asks once, moves what is due, and answers how long until the next message is due.
+    async fn beat(&self) -> Result<Option<Duration>> {
+        let mut pulse = self.pond.store().pulse(self.queues.clone()).await?;
+        if pulse.next_due.is_some_and(|due| due <= pulse.now) {
+            pulse.next_due = self.relay().await?;
+            pulse = Pulse { heads: self.pond.store().pulse(self.queues.clone()).await?.heads, ..pulse };
+        }
+        let next = pulse.next_due.map(|due| due.since(pulse.now));
+        if !pulse.heads.is_empty() {
+            self.activity.found();
+        }
+        self.tell.send_replace(Arc::new(pulse));
+        Ok(next)
+    }
+
+    /// Moves due messages to the log, page by page; answers when the next one is due.
+    async fn relay(&self) -> Result<Option<millpond_core::Timestamp>> {
+        loop {
+            let relayed = self.pond.store().relay(RELAY_ROWS_MAX).await?;
+            for queue in &relayed.queues {
+                self.pond.wake(*queue, false);
+            }
+            if relayed.moved < RELAY_ROWS_MAX || self.stop.is_cancelled() {
+                return Ok(relayed.next_due);
+            }
+        }
+    }
+}

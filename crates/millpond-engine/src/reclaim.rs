@@ -1,0 +1,90 @@
+//! Reclaim: every node, each second, takes the claims of workers whose lease is over and decides about what they
+//! left. No leader: a dead leader would delay it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millpond_core::error::Result;
+use millpond_core::message::{Leased, Offset};
+use millpond_core::settle::{Counters, Ending, Policy, Settlement, settle};
+use millpond_core::store::{SettleClaim, SettleItem, TakeOver, TakenOver};
+use millpond_core::time::Timestamp;
+use tokio_util::sync::CancellationToken;
+
+use crate::patience::{Patience, roll};
+use crate::pond::Pond;
+use crate::renewal::{LeaseWatch, pause};
+
+/// How often it looks.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Claims of one page.
+const CLAIMS_MAX: usize = 64;
+
+/// How long a node has to settle what it took over, before another may take it from there.
+const LEASE: Duration = Duration::from_secs(10);
+
+/// The loop of one node.
+pub(crate) struct Reclaim {
+    pub(crate) pond: Pond,
+    pub(crate) node: String,
+    pub(crate) watch: Arc<LeaseWatch>,
+    pub(crate) stop: CancellationToken,
+}
+
+impl Reclaim {
+    pub(crate) async fn run(self) {
+        let mut patience = Patience::new();
+        let mut wait = EVERY;
+        while pause(&self.stop, wait).await {
+            match self.page().await {
+                Ok(CLAIMS_MAX) => wait = Duration::ZERO,
+                Ok(_) => (wait, _) = (EVERY, patience.reset()),
+                Err(error) => {
+                    tracing::warn!(%error, cause = error.causes(), "cannot reclaim now");
+                    wait = patience.wait();
+                }
+            }
+        }
+    }
+
+    /// Takes over and settles one page of claims; answers how many there were.
+    async fn page(&self) -> Result<usize> {
+        let request = TakeOver {
+            node: self.node.clone(),
+            lease: LEASE,
+            in_touch_since: self.watch.in_touch_since(),
+            claims_max: CLAIMS_MAX,
+        };
+        let taken = self.pond.store().take_over(request).await?;
+        for claim in &taken {
+            let verdicts = verdicts(claim, self.watch.database_now());
+            let (queue, worker) = (&claim.queue.name, &claim.worker);
+            tracing::info!(%queue, %worker, unsettled = claim.unsettled.len(), in_hand = claim.in_hand, "reclaimed");
+            // One claim that cannot be settled must not hide the next.
+            if let Err(error) = self.pond.store().settle(vec![verdicts]).await {
+                tracing::warn!(%error, cause = error.causes(), "cannot settle a reclaimed claim; it is tried again");
+            }
+            self.pond.outbox_changed(claim.queue.id);
+        }
+        Ok(taken.len())
+    }
+}
+
+/// What becomes of the messages of a claim that was lost.
+pub fn verdicts(claim: &TakenOver, now: Timestamp) -> SettleClaim {
+    let done = claim.done.iter().map(|offset| item(*offset, None, Settlement::Done));
+    let lost = claim.unsettled.iter().map(|message| lost(claim, message, now));
+    SettleClaim { held: claim.held, items: done.chain(lost).collect() }
+}
+
+fn lost(claim: &TakenOver, message: &Leased, now: Timestamp) -> SettleItem {
+    let policy = Policy::of(&claim.queue.settings, message.attempts_max, message.retry_until);
+    let ending = Ending::Lost { in_hand: claim.in_hand };
+    let settlement = settle(&policy, Counters::of(message), ending, now, roll());
+    item(message.offset, message.kind.as_deref(), settlement)
+}
+
+fn item(offset: Offset, kind: Option<&str>, settlement: Settlement) -> SettleItem {
+    SettleItem { offset, kind: kind.map(Into::into), settlement, error: None, run: Duration::ZERO }
+}

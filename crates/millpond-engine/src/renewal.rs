@@ -1,0 +1,180 @@
+//! The worker's lease: renewed by an operating-system thread with a runtime of its own, so that a handler that
+//! blocks every thread of the application's runtime cannot starve it.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use millpond_core::error::{Code, Error, Result};
+use millpond_core::message::Token;
+use millpond_core::reason::Release;
+use millpond_core::settle::{Counters, Ending, Policy, settle};
+use millpond_core::store::{ClaimRef, Renewal, Renewed, SettleClaim, SettleItem, Store};
+use millpond_core::time::Timestamp;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::patience::{Patience, roll};
+use crate::worker::hands::Hands;
+use crate::worker::slot::Station;
+
+/// What is known here of the worker's lease and of the store's time.
+#[derive(Debug)]
+pub(crate) struct LeaseWatch {
+    inner: Mutex<Inner>,
+    lease: Duration,
+    lost: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Inner {
+    /// Until when the lease lasts at least, by this process's own clock.
+    until: Instant,
+    /// Database time, as it was at an instant of this process.
+    database: (Timestamp, Instant),
+    in_touch_since: Timestamp,
+}
+
+impl LeaseWatch {
+    /// The first grant; `asked` is the moment before it was asked for.
+    pub(crate) fn new(lease: Duration, asked: Instant, renewed: &Renewed) -> Self {
+        let database = (renewed.now, Instant::now());
+        let until = asked + lease - lease / 10;
+        let inner = Mutex::new(Inner { until, database, in_touch_since: renewed.now });
+        Self { inner, lease, lost: AtomicBool::new(false) }
+    }
+
+    /// Database time, as far as is known here. Only for what the database itself does not decide.
+    pub(crate) fn database_now(&self) -> Timestamp {
+        let (time, at) = self.lock().database;
+        time + at.elapsed()
+    }
+
+    /// Since when this node has been in touch with the store without a gap.
+    pub(crate) fn in_touch_since(&self) -> Timestamp {
+        self.lock().in_touch_since
+    }
+
+    fn granted(&self, asked: Instant, renewed: &Renewed, after_gap: bool) {
+        let mut inner = self.lock();
+        inner.until = asked + self.lease - self.lease / 10;
+        inner.database = (renewed.now, Instant::now());
+        if after_gap {
+            inner.in_touch_since = renewed.now;
+        }
+        self.lost.store(false, Ordering::Release);
+    }
+
+    fn is_over(&self) -> bool {
+        self.lock().until <= Instant::now()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Renews until it is stopped.
+pub(crate) struct Renewer {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) heartbeat: Renewal,
+    pub(crate) busy: Arc<AtomicU32>,
+    pub(crate) hands: Arc<Hands>,
+    pub(crate) stations: Vec<Arc<Station>>,
+    pub(crate) watch: Arc<LeaseWatch>,
+    pub(crate) stop: CancellationToken,
+}
+
+impl Renewer {
+    /// Starts the thread.
+    pub(crate) fn start(self) -> Result<()> {
+        let doing = "start the thread that renews the lease";
+        let failed = |error: std::io::Error| Error::new(Code::StoreUnavailable, doing).because(error);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(failed)?;
+        let run = move || runtime.block_on(self.run());
+        std::thread::Builder::new().name("millpond-lease".into()).spawn(run).map(drop).map_err(failed)
+    }
+
+    async fn run(self) {
+        let period = self.heartbeat.lease / 3;
+        let mut patience = Patience::up_to(period / 2);
+        let mut gap = false;
+        let mut wait = period;
+        loop {
+            if timeout(wait, self.stop.cancelled()).await.is_ok() {
+                return;
+            }
+            let (asked, known) = (Instant::now(), self.hands.tokens());
+            let renewal = Renewal { busy: self.busy.load(Ordering::Relaxed), ..self.heartbeat.clone() };
+            match timeout(period, self.store.renew(renewal)).await {
+                Ok(Ok(renewed)) => {
+                    self.watch.granted(asked, &renewed, gap);
+                    (gap, wait) = (false, period.saturating_sub(asked.elapsed()));
+                    patience.reset();
+                    self.compare(&renewed.claims, &known).await;
+                }
+                failed => {
+                    let why = failed.map_or_else(
+                        |_| "no answer".to_owned(),
+                        |answer| match answer {
+                            Ok(_) => String::new(),
+                            Err(error) => format!("{error}: {}", error.causes()),
+                        },
+                    );
+                    tracing::warn!(why, "cannot renew the lease");
+                    gap = true;
+                    wait = patience.wait();
+                }
+            }
+            self.tell_if_over();
+        }
+    }
+
+    /// The lease is over by our own clock: the handlers are told to stop. They are not dropped: as long as nobody
+    /// took the claims over, their verdicts count.
+    fn tell_if_over(&self) {
+        if self.watch.is_over() && !self.watch.lost.swap(true, Ordering::AcqRel) {
+            tracing::warn!("the lease is over: running jobs are told to stop");
+            self.stations.iter().for_each(|station| station.board.cancel(None));
+        }
+    }
+
+    /// Compares the claims of the store with those in hand.
+    async fn compare(&self, stored: &[ClaimRef], known: &[Token]) {
+        for token in self.hands.missing(stored, known) {
+            tracing::warn!("a claim of this worker was taken over: its jobs are told to stop");
+            self.stations.iter().for_each(|station| station.board.cancel(Some(token)));
+        }
+        for claim in self.hands.unknown(stored) {
+            if let Err(error) = self.give_back(claim).await {
+                tracing::warn!(%error, "cannot give back a claim whose lease was never heard of");
+            }
+        }
+    }
+
+    /// Gives back a claim that this worker does not know: the answer to its lease was lost.
+    async fn give_back(&self, held: ClaimRef) -> Result<()> {
+        let unsettled = self.store.unsettled(held).await?;
+        // Each message keeps its own budget; the queue's settings do not matter for what never ran.
+        let settings = millpond_core::QueueSettings::DEFAULT;
+        let now = self.watch.database_now();
+        let items = unsettled.iter().map(|message| {
+            let policy = Policy::of(&settings, message.attempts_max, message.retry_until);
+            let ending = Ending::Released(Release::Abandoned);
+            let settlement = settle(&policy, Counters::of(message), ending, now, roll());
+            let kind = message.kind.as_deref().map(Into::into);
+            SettleItem { offset: message.offset, kind, settlement, error: None, run: Duration::ZERO }
+        });
+        let claim = SettleClaim { held, items: items.collect() };
+        tracing::warn!(messages = claim.items.len(), "a claim that was never heard of is given back");
+        self.store.settle(vec![claim]).await.map(drop)
+    }
+}
+
+/// Waits for `wait`, or until `stop`; false when it was stopped.
+pub(crate) async fn pause(stop: &CancellationToken, wait: Duration) -> bool {
+    tokio::select! {
+        () = stop.cancelled() => false,
+        () = sleep(wait) => true,
+    }
+}

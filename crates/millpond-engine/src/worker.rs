@@ -1,0 +1,256 @@
+//! The worker: leases messages, runs their handlers, and records how they ended.
+//!
+//! Its life: *registered* (its lease is in the store) → *running* → *draining* (leases nothing more, handlers end)
+//! → *cancelling* (handlers are told to stop) → *ended* (what was not finished is given back). It leaves a state
+//! only forward.
+
+mod board;
+mod feed;
+pub(crate) mod hands;
+mod kinds;
+mod plan;
+mod run;
+pub(crate) mod settler;
+pub(crate) mod slot;
+mod suspects;
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::time::Duration;
+
+use millpond_core::error::{Code, Error, Result};
+use millpond_core::poll::PollSettings;
+
+use crate::body::{Body, Raw};
+use crate::handler::{Bound, Handler, States};
+use crate::pond::Pond;
+use crate::queue::Queue;
+use crate::worker::kinds::Kinds;
+
+/// Handlers of one queue that run at once, if nobody says otherwise.
+pub const CONCURRENCY_DEFAULT: usize = 10;
+
+/// Most handlers of one queue that may run at once in a worker.
+pub const CONCURRENCY_MAX: usize = 256;
+
+/// A worker of this process. It consumes nothing before it is run.
+///
+/// ```no_run
+/// # // It needs a store, which is in a crate of its own.
+/// # use millpond_engine::{job::Job, pond::Pond, queue::Queue, worker::Worker};
+/// # use millpond_core::settle::Verdict;
+/// # async fn example(pond: Pond) -> millpond_core::Result<()> {
+/// const MAIL: Queue<String> = Queue::new("mail");
+///
+/// async fn greet(job: Job<String>) -> Verdict {
+///     println!("hello {}", job.body);
+///     Verdict::Ack
+/// }
+///
+/// Worker::new(&pond).handle(&MAIL, greet).concurrency(20).run().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a worker does nothing until it is run"]
+pub struct Worker {
+    pub(crate) pond: Pond,
+    pub(crate) states: States,
+    pub(crate) registrations: Vec<Registration>,
+    pub(crate) concurrency: usize,
+    pub(crate) lease: Option<Duration>,
+    pub(crate) shutdown_timeout: Duration,
+    pub(crate) cancel_grace: Duration,
+    pub(crate) poll: PollSettings,
+}
+
+/// A handler that is bound to its states when the worker starts.
+type Bind = Box<dyn FnOnce(&States) -> Result<Bound> + Send>;
+
+pub(crate) struct Registration {
+    queue: Queue<Raw>,
+    kind: KindOf,
+    bind: Bind,
+}
+
+enum KindOf {
+    Own,
+    Named(String),
+    Any,
+}
+
+impl Worker {
+    /// A worker on the store of `pond`.
+    pub fn new(pond: &Pond) -> Self {
+        Self {
+            pond: pond.clone(),
+            states: States::default(),
+            registrations: Vec::new(),
+            concurrency: CONCURRENCY_DEFAULT,
+            lease: None,
+            shutdown_timeout: Duration::from_secs(30),
+            cancel_grace: Duration::from_secs(5),
+            poll: PollSettings::default(),
+        }
+    }
+
+    /// Gives handlers a value of this type; they get a clone of it.
+    pub fn state<S: Clone + Send + Sync + 'static>(mut self, value: S) -> Self {
+        self.states.insert(value);
+        self
+    }
+
+    /// Registers the handler of a queue: of messages that name no kind of their own.
+    pub fn handle<B: Body, A>(self, queue: &Queue<B>, handler: impl Handler<B, A> + Send) -> Self {
+        self.register(queue, KindOf::Own, handler)
+    }
+
+    /// Registers the handler of one kind of a queue.
+    pub fn handle_kind<B: Body, C, A>(
+        self,
+        queue: &Queue<C>,
+        kind: impl Into<String>,
+        handler: impl Handler<B, A> + Send,
+    ) -> Self {
+        self.register(queue, KindOf::Named(kind.into()), handler)
+    }
+
+    /// Registers the handler of every kind of a queue that has none of its own here.
+    pub fn handle_any<B: Body, C, A>(self, queue: &Queue<C>, handler: impl Handler<B, A> + Send) -> Self {
+        self.register(queue, KindOf::Any, handler)
+    }
+
+    /// How many handlers of a queue run at once here, from 1 to 256. Default: 10. A queue's own
+    /// `concurrency_per_node` lowers it.
+    pub fn concurrency(mut self, handlers: usize) -> Self {
+        self.concurrency = handlers;
+        self
+    }
+
+    /// How long this worker may be silent before its messages are given to another. At least 2 s. Default: the
+    /// shortest lease of its queues.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = Some(lease);
+        self
+    }
+
+    /// How long running handlers may take to end after the worker was told to stop. Default: 30 s.
+    pub fn shutdown_timeout(mut self, limit: Duration) -> Self {
+        self.shutdown_timeout = limit;
+        self
+    }
+
+    /// How long a handler that was told to stop may take to do so. Default: 5 s.
+    pub fn cancel_grace(mut self, grace: Duration) -> Self {
+        self.cancel_grace = grace;
+        self
+    }
+
+    /// How often an idle worker looks for messages. Default: every 25 ms at first, every 500 ms after a minute;
+    /// hints wake it in between.
+    pub fn poll(mut self, settings: PollSettings) -> Self {
+        self.poll = settings;
+        self
+    }
+
+    /// Runs until `shutdown` resolves, then ends in two phases: first it leases nothing more and lets handlers
+    /// end; after [`shutdown_timeout`](Self::shutdown_timeout) it tells them to stop, waits
+    /// [`cancel_grace`](Self::cancel_grace), and gives back what is left, without an attempt.
+    ///
+    /// # Errors
+    ///
+    /// Before it leases anything: `handler-missing` (none, or two for one kind), `unknown-queue`,
+    /// `invalid-config`, or what the store says. Once it runs, no error of the store ends it.
+    pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Result<()> {
+        run::run(self, shutdown, std::future::pending()).await
+    }
+
+    /// The same, but when `hurry` resolves too, handlers are told to stop at once.
+    ///
+    /// # Errors
+    ///
+    /// As for [`run_until`](Self::run_until).
+    pub async fn run_until_hurried(
+        self,
+        shutdown: impl Future<Output = ()>,
+        hurry: impl Future<Output = ()>,
+    ) -> Result<()> {
+        run::run(self, shutdown, hurry).await
+    }
+
+    /// Runs until SIGTERM or SIGINT; a second signal makes it hurry.
+    ///
+    /// # Errors
+    ///
+    /// As for [`run_until`](Self::run_until), and if the signals cannot be listened to.
+    pub async fn run(self) -> Result<()> {
+        let failed = |error: std::io::Error| Error::new(Code::Internal, "listen to signals").because(error);
+        let (mut first, mut second) =
+            (Signals::listen().map_err(failed)?, Signals::listen().map_err(failed)?);
+        let hurry = async {
+            second.next().await;
+            second.next().await;
+        };
+        run::run(self, async { first.next().await }, hurry).await
+    }
+
+    fn register<B: Body, C, A>(
+        mut self,
+        queue: &Queue<C>,
+        kind: KindOf,
+        handler: impl Handler<B, A> + Send,
+    ) -> Self {
+        self.registrations.push(Registration {
+            queue: queue.untyped(),
+            kind,
+            bind: Box::new(|states| handler.bind(states)),
+        });
+        self
+    }
+
+    /// Binds the handlers: the kinds of each queue, in the order of their names.
+    fn bind(&mut self) -> Result<Vec<(Queue<Raw>, Kinds)>> {
+        let mut queues: BTreeMap<String, (Queue<Raw>, Kinds)> = BTreeMap::new();
+        for Registration { queue, kind, bind } in std::mem::take(&mut self.registrations) {
+            let bound = bind(&self.states)?;
+            let doing = format!("start a worker of queue `{}`", queue.name());
+            let name = queue.name().to_owned();
+            let (_, kinds) = queues.entry(name).or_insert_with(|| (queue, Kinds::default()));
+            let (added, shown) = match &kind {
+                KindOf::Own => (kinds.add(None, bound), "its own kind".to_owned()),
+                KindOf::Named(kind) => (kinds.add(Some(kind), bound), format!("kind `{kind}`")),
+                KindOf::Any => (kinds.add_any(bound), "every other kind".to_owned()),
+            };
+            if !added {
+                let why = format!("{shown} has two handlers");
+                return Err(Error::new(Code::HandlerMissing, doing).because(why));
+            }
+        }
+        if queues.is_empty() {
+            let doing = "start a worker";
+            return Err(
+                Error::new(Code::HandlerMissing, doing).because("it has no handler: add `.handle(…)`")
+            );
+        }
+        Ok(queues.into_values().collect())
+    }
+}
+
+/// SIGTERM and SIGINT.
+struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

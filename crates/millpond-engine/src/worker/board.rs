@@ -1,0 +1,193 @@
+//! Which handler runs in which slot. Whoever takes a run off the board settles it: the slot when its handler
+//! ends, the watchdog when the time is up, the stop when patience is over. So a late result changes nothing.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use millpond_core::message::{Leased, MessageId, Offset, Token};
+use millpond_core::reason::{Failure, Release};
+use millpond_core::settle::{Counters, Ending};
+use millpond_core::store::ClaimRef;
+use millpond_core::time::Timestamp;
+use tokio::sync::Notify;
+
+use crate::job::JobContext;
+
+/// What must be known of a message to settle it.
+#[derive(Debug, Clone)]
+pub(crate) struct Envelope {
+    pub(crate) held: ClaimRef,
+    pub(crate) offset: Offset,
+    pub(crate) id: MessageId,
+    pub(crate) kind: Option<Arc<str>>,
+    pub(crate) counters: Counters,
+    pub(crate) attempts_max: Option<u32>,
+    pub(crate) retry_until: Option<Timestamp>,
+}
+
+impl Envelope {
+    pub(crate) fn of(held: ClaimRef, message: &Leased, kind: Option<Arc<str>>) -> Self {
+        Self {
+            held,
+            offset: message.offset,
+            id: message.id,
+            kind,
+            counters: Counters::of(message),
+            attempts_max: message.attempts_max,
+            retry_until: message.retry_until,
+        }
+    }
+}
+
+/// A handler that runs.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) envelope: Envelope,
+    pub(crate) context: Arc<JobContext>,
+    pub(crate) started: Instant,
+    /// When it was told to stop because its time was up.
+    told: Option<Instant>,
+}
+
+/// The slots of one queue.
+#[derive(Debug)]
+pub(crate) struct Board {
+    slots: Vec<Slot>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    running: Mutex<Option<Running>>,
+    /// Its handler was settled without it and has not returned.
+    stuck: AtomicBool,
+    /// Tells the slot to drop its handler.
+    drop_handler: Notify,
+}
+
+/// Limits of one run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RunLimits {
+    /// `None`: for ever.
+    pub(crate) timeout: Option<Duration>,
+    /// From the cancel token to the end of patience.
+    pub(crate) cancel_grace: Duration,
+}
+
+/// A run that somebody else than its slot must settle.
+pub(crate) type TakenOff = (Envelope, Ending, Option<String>, Duration);
+
+impl Board {
+    pub(crate) fn new(slots: usize) -> Self {
+        Self { slots: (0..slots).map(|_| Slot::default()).collect() }
+    }
+
+    /// A handler is about to run.
+    pub(crate) fn put(&self, slot: usize, envelope: Envelope, context: Arc<JobContext>, started: Instant) {
+        *self.lock(slot) = Some(Running { envelope, context, started, told: None });
+    }
+
+    /// The slot's handler ended. `None`: it was settled without it.
+    pub(crate) fn take(&self, slot: usize) -> Option<Running> {
+        let running = self.lock(slot).take();
+        self.slots[slot].stuck.store(false, Ordering::Release);
+        running
+    }
+
+    /// Resolves when the slot must drop its handler.
+    pub(crate) async fn must_drop(&self, slot: usize) {
+        let slot = &self.slots[slot];
+        loop {
+            slot.drop_handler.notified().await;
+            // A hint may be left from an earlier run that returned by itself in the last moment.
+            if slot.stuck.load(Ordering::Acquire) {
+                return;
+            }
+        }
+    }
+
+    /// Handlers that run, and slots that are stuck.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let running = (0..self.slots.len()).filter(|slot| self.lock(*slot).is_some()).count();
+        let stuck = self.slots.iter().filter(|slot| slot.stuck.load(Ordering::Acquire)).count();
+        (running, stuck)
+    }
+
+    /// The longest time that a handler has been running.
+    pub(crate) fn longest(&self, now: Instant) -> Option<Duration> {
+        let age =
+            |slot| self.lock(slot).as_ref().map(|running| now.saturating_duration_since(running.started));
+        (0..self.slots.len()).filter_map(age).max()
+    }
+
+    /// Tells every handler to stop, or those of one claim.
+    pub(crate) fn cancel(&self, token: Option<Token>) {
+        for slot in 0..self.slots.len() {
+            if let Some(running) = &*self.lock(slot)
+                && token.is_none_or(|token| running.envelope.held.token == token)
+            {
+                running.context.cancel();
+            }
+        }
+    }
+
+    /// Tells the handlers whose time is up to stop, and takes off those that did not within the grace.
+    pub(crate) fn overdue(&self, limits: RunLimits, now: Instant) -> Vec<TakenOff> {
+        let Some(timeout) = limits.timeout else { return Vec::new() };
+        (0..self.slots.len())
+            .filter_map(|slot| self.overdue_slot(slot, timeout, limits.cancel_grace, now))
+            .collect()
+    }
+
+    fn overdue_slot(
+        &self,
+        slot: usize,
+        timeout: Duration,
+        grace: Duration,
+        now: Instant,
+    ) -> Option<TakenOff> {
+        let mut place = self.lock(slot);
+        let running = place.as_mut()?;
+        let age = now.saturating_duration_since(running.started);
+        match running.told {
+            None if timeout <= age => {
+                running.told = Some(now);
+                running.context.cancel();
+                None
+            }
+            Some(told) if grace <= now.saturating_duration_since(told) => {
+                let running = place.take()?;
+                drop(place);
+                let error = format!("it ran longer than {timeout:?} and did not stop within {grace:?}");
+                self.give_up(slot);
+                Some((running.envelope, Ending::Failed(Failure::Timeout), Some(error), age))
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes off every handler that still runs, at the end of a stop.
+    pub(crate) fn release_all(&self, now: Instant) -> Vec<TakenOff> {
+        let take = |slot| {
+            let running = self.lock(slot).take()?;
+            self.give_up(slot);
+            let run = now.saturating_duration_since(running.started);
+            Some((running.envelope, Ending::Released(Release::Shutdown), None, run))
+        };
+        (0..self.slots.len()).filter_map(take).collect()
+    }
+
+    /// Whether a handler was told to stop because its time was up.
+    pub(crate) fn was_told(running: &Running) -> bool {
+        running.told.is_some()
+    }
+
+    fn give_up(&self, slot: usize) {
+        self.slots[slot].stuck.store(true, Ordering::Release);
+        self.slots[slot].drop_handler.notify_one();
+    }
+
+    fn lock(&self, slot: usize) -> MutexGuard<'_, Option<Running>> {
+        self.slots[slot].running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,122 @@
+//! The leased messages of one queue that wait for a slot.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use millpond_core::message::Leased;
+use millpond_core::store::ClaimRef;
+use tokio::sync::Notify;
+
+/// A leased message that no handler has seen yet.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) held: ClaimRef,
+    pub(crate) message: Leased,
+    pub(crate) since: Instant,
+}
+
+/// First in, first out. Bounded by what [`next_lease`](super::plan::next_lease) asks for.
+#[derive(Debug, Default)]
+pub(crate) struct Feed {
+    inner: Mutex<Inner>,
+    filled: Notify,
+    /// Told when little is left, and the worker should lease more.
+    pub(crate) low: Arc<Notify>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    waiting: VecDeque<Waiting>,
+    bytes: usize,
+    /// Below this number of messages, `low` is told.
+    low_water: usize,
+    closed: bool,
+}
+
+impl Feed {
+    pub(crate) fn new(low: Arc<Notify>) -> Self {
+        Self { low, ..Self::default() }
+    }
+
+    /// Adds the messages of a claim; answers them back if the feed is closed.
+    pub(crate) fn fill(&self, messages: Vec<Waiting>) -> Vec<Waiting> {
+        {
+            let mut inner = self.lock();
+            if inner.closed {
+                return messages;
+            }
+            inner.bytes += messages.iter().map(|waiting| waiting.message.body.len()).sum::<usize>();
+            inner.waiting.extend(messages);
+            inner.low_water = inner.waiting.len() / 2;
+        }
+        self.filled.notify_one();
+        Vec::new()
+    }
+
+    /// The next message; `None` when the feed is closed and empty.
+    pub(crate) async fn next(&self) -> Option<Waiting> {
+        loop {
+            let filled = self.filled.notified();
+            match self.pop() {
+                Popped::Message(waiting) => return Some(waiting),
+                Popped::Closed => return None,
+                Popped::Empty => filled.await,
+            }
+        }
+    }
+
+    fn pop(&self) -> Popped {
+        let mut inner = self.lock();
+        let Some(waiting) = inner.waiting.pop_front() else {
+            return if inner.closed { Popped::Closed } else { Popped::Empty };
+        };
+        inner.bytes = inner.bytes.saturating_sub(waiting.message.body.len());
+        let (left, low) = (inner.waiting.len(), inner.waiting.len() == inner.low_water);
+        drop(inner);
+        if low || left == 0 {
+            self.low.notify_one();
+        }
+        // One slot wakes the next: a single hint may stand for many messages.
+        if left != 0 {
+            self.filled.notify_one();
+        }
+        Popped::Message(waiting)
+    }
+
+    /// Takes out everything that waits.
+    pub(crate) fn drain(&self) -> Vec<Waiting> {
+        let mut inner = self.lock();
+        inner.bytes = 0;
+        inner.waiting.drain(..).collect()
+    }
+
+    /// Nothing more is started; answers what waited.
+    pub(crate) fn close(&self) -> Vec<Waiting> {
+        self.lock().closed = true;
+        self.filled.notify_waiters();
+        self.drain()
+    }
+
+    /// Messages and bytes that wait.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        let inner = self.lock();
+        (inner.waiting.len(), inner.bytes)
+    }
+
+    /// When the message that has waited longest was leased.
+    pub(crate) fn oldest(&self) -> Option<Instant> {
+        self.lock().waiting.front().map(|waiting| waiting.since)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[expect(clippy::large_enum_variant, reason = "it is looked at once, on the stack, for every message")]
+enum Popped {
+    Message(Waiting),
+    Empty,
+    Closed,
+}

@@ -1,0 +1,135 @@
+//! How much a worker leases: enough to keep its handlers busy, never so much that a message waits long behind a
+//! slow one. Pure.
+
+use std::time::Duration;
+
+use millpond_core::store::CLAIM_MESSAGES_MAX;
+
+/// Work that a slot may have waiting, in time.
+const WORK_AHEAD: Duration = Duration::from_millis(100);
+
+/// Most messages of one queue in a worker's hands, whatever their number of slots.
+const AHEAD_MAX: usize = 2 * CLAIM_MESSAGES_MAX;
+
+/// Most bytes of bodies of one queue that wait in a worker.
+pub(crate) const AHEAD_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// How quickly the mean follows a new run time.
+const WEIGHT: f64 = 0.1;
+
+/// The speed of the handlers of one queue.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Speed {
+    /// `None`: no run was measured yet.
+    mean: Option<Duration>,
+}
+
+impl Speed {
+    /// `runs` handlers have taken `total` together.
+    pub(crate) fn measured(&mut self, runs: u32, total: Duration) {
+        if runs == 0 {
+            return;
+        }
+        let each = total / runs;
+        let weight = 1.0 - (1.0 - WEIGHT).powi(i32::try_from(runs).unwrap_or(i32::MAX));
+        self.mean = Some(match self.mean {
+            None => each,
+            Some(mean) => mean.mul_f64(1.0 - weight) + each.mul_f64(weight),
+        });
+    }
+
+    /// A handler has been running for this long: the mean is no shorter.
+    pub(crate) fn at_least(&mut self, running: Duration) {
+        self.mean = Some(self.mean.unwrap_or_default().max(running));
+    }
+
+    /// Messages that each slot may have in hand: one for handlers that are slow or unknown, hundreds for fast
+    /// ones.
+    fn prefetch(self) -> usize {
+        let Some(mean) = self.mean else { return 1 };
+        let fit = WORK_AHEAD.as_nanos() / mean.as_nanos().max(1);
+        usize::try_from(fit).unwrap_or(usize::MAX).clamp(1, CLAIM_MESSAGES_MAX)
+    }
+}
+
+/// What one queue of a worker has in hand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct InHand {
+    /// Handlers that may run at once.
+    pub(crate) slots: usize,
+    /// Slots that are of no use: a blocking handler outlived its timeout.
+    pub(crate) stuck: usize,
+    /// Leased, not started.
+    pub(crate) waiting: usize,
+    /// Bytes of bodies of those.
+    pub(crate) waiting_bytes: usize,
+    /// Started, not ended.
+    pub(crate) running: usize,
+}
+
+/// The next lease of a queue: messages and bytes at most. `None`: it has enough.
+pub(crate) fn next_lease(hand: InHand, speed: Speed) -> Option<(usize, usize)> {
+    let slots = hand.slots.saturating_sub(hand.stuck);
+    let target = slots.saturating_mul(speed.prefetch()).min(AHEAD_MAX);
+    let have = hand.waiting + hand.running;
+    // Half of it may be used up before more is asked for, so that fast handlers are fed in large claims.
+    let enough = if target <= slots { target } else { target / 2 + 1 };
+    if enough <= have || AHEAD_BYTES_MAX <= hand.waiting_bytes {
+        return None;
+    }
+    Some(((target - have).min(CLAIM_MESSAGES_MAX), AHEAD_BYTES_MAX - hand.waiting_bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IDLE: InHand = InHand { slots: 10, stuck: 0, waiting: 0, waiting_bytes: 0, running: 0 };
+
+    fn speed(mean: Duration) -> Speed {
+        Speed { mean: Some(mean) }
+    }
+
+    #[track_caller]
+    fn check(hand: InHand, speed: Speed, expected: Option<usize>) {
+        assert_eq!(next_lease(hand, speed).map(|(messages, _)| messages), expected);
+    }
+
+    #[test]
+    fn an_unknown_or_slow_handler_gets_one_message_for_each_free_slot() {
+        check(IDLE, Speed::default(), Some(10));
+        check(IDLE, speed(Duration::from_secs(3)), Some(10));
+        check(InHand { running: 9, ..IDLE }, speed(Duration::from_secs(3)), Some(1));
+        check(InHand { running: 10, ..IDLE }, speed(Duration::from_secs(3)), None);
+    }
+
+    #[test]
+    fn a_fast_handler_gets_as_much_as_it_can_do_in_a_tenth_of_a_second() {
+        check(IDLE, speed(Duration::from_millis(10)), Some(100));
+        check(IDLE, speed(Duration::from_micros(1)), Some(1_024));
+        check(InHand { waiting: 1_024, ..IDLE }, speed(Duration::from_micros(1)), Some(1_024));
+        check(InHand { waiting: 1_500, ..IDLE }, speed(Duration::from_micros(1)), None);
+    }
+
+    #[test]
+    fn what_waits_is_bounded_in_bytes() {
+        check(InHand { waiting_bytes: AHEAD_BYTES_MAX, ..IDLE }, speed(Duration::from_micros(1)), None);
+    }
+
+    #[test]
+    fn a_stuck_slot_is_not_fed() {
+        check(InHand { stuck: 10, ..IDLE }, Speed::default(), None);
+        check(InHand { stuck: 8, ..IDLE }, Speed::default(), Some(2));
+    }
+
+    #[test]
+    fn the_mean_follows_the_runs() {
+        let mut speed = Speed::default();
+        speed.measured(10, Duration::from_millis(100));
+        assert_eq!(speed.prefetch(), 10);
+        speed.measured(1_000, Duration::from_millis(1_000));
+        assert_eq!(speed.prefetch(), 100);
+        speed.at_least(Duration::from_secs(2));
+        assert_eq!(speed.prefetch(), 1);
+    }
+}

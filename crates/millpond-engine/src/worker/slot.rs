@@ -1,0 +1,187 @@
+//! A slot: takes one message after another, runs its handler, and says how it ended.
+
+use std::any::Any;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use millpond_core::reason::{Failure, Release};
+use millpond_core::redact;
+use millpond_core::settle::{Ending, Policy, Verdict};
+use millpond_core::store::Queue;
+
+use crate::body::well_formed;
+use crate::handler::{Delivery, Outcome};
+use crate::job::JobContext;
+use crate::pond::Pond;
+use crate::renewal::LeaseWatch;
+use crate::worker::board::{Board, Envelope};
+use crate::worker::feed::{Feed, Waiting};
+use crate::worker::kinds::Kinds;
+use crate::worker::settler::Endings;
+
+/// What the slots of one queue share.
+pub(crate) struct Station {
+    pub(crate) pond: Pond,
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) name: Arc<str>,
+    pub(crate) kinds: Kinds,
+    pub(crate) feed: Feed,
+    pub(crate) board: Board,
+    pub(crate) endings: Arc<Endings>,
+    pub(crate) lease: Arc<LeaseWatch>,
+    /// How long a handler's own transaction may hold the store.
+    pub(crate) unit_limit: Duration,
+}
+
+/// Runs slot `number` until the feed is closed and empty.
+pub(crate) async fn run(station: Arc<Station>, number: usize) {
+    while let Some(waiting) = station.feed.next().await {
+        station.work(number, waiting).await;
+    }
+}
+
+/// How a handler's future ended.
+enum Ended {
+    Returned(Outcome),
+    Panicked(Box<dyn Any + Send>),
+    /// It was taken off the board, and is dropped.
+    Dropped,
+}
+
+impl Station {
+    async fn work(&self, slot: usize, waiting: Waiting) {
+        let Waiting { held, message, .. } = waiting;
+        let (kind, handler) = self.kinds.find(message.kind.as_deref());
+        let envelope = Envelope::of(held, &message, kind.clone());
+        if let Some((ending, error)) = self.not_runnable(&message, handler.is_some()) {
+            self.settle(&envelope, ending, error, Duration::ZERO);
+            return;
+        }
+        let Some(handler) = handler else { return };
+        let context = JobContext::new(self.pond.clone(), held, message.offset, self.unit_limit);
+        let kind = kind.unwrap_or_else(|| Arc::clone(&self.name));
+        let delivery =
+            Delivery { leased: message, context: Arc::clone(&context), queue: Arc::clone(&self.name), kind };
+        let started = Instant::now();
+        let guard = Aborted { station: self, slot };
+        self.board.put(slot, envelope.clone(), Arc::clone(&context), started);
+        // Decoding may run code of the body's type; it is bounded by the watchdog like the handler itself.
+        let ended = match handler.start(delivery) {
+            Ok(future) => self.watch(slot, Arc::clone(&context), future).await,
+            Err(undecodable) => {
+                std::mem::forget(guard);
+                self.board.take(slot);
+                self.settle(&envelope, Ending::Undecodable, Some(undecodable.error), Duration::ZERO);
+                return;
+            }
+        };
+        std::mem::forget(guard);
+        self.ended(slot, ended);
+    }
+
+    /// What speaks against running a message at all.
+    fn not_runnable(&self, message: &millpond_core::Leased, known: bool) -> Option<(Ending, Option<String>)> {
+        if !message.intact {
+            return Some((Ending::Undecodable, Some("the stored body differs from its checksum".to_owned())));
+        }
+        if !known {
+            // Poison must not be mistaken for a missing handler.
+            return Some(match well_formed(message.content_type.as_deref(), &message.body) {
+                Err(error) => (Ending::Undecodable, Some(error.to_string())),
+                Ok(()) => (Ending::Released(Release::NoHandler), None),
+            });
+        }
+        let deadline = message.retry_until?;
+        (deadline < self.lease.database_now()).then_some((Ending::Expired, None))
+    }
+
+    async fn watch(
+        &self,
+        slot: usize,
+        context: Arc<JobContext>,
+        handler: impl Future<Output = Outcome>,
+    ) -> Ended {
+        let mut handler = pin!(context.scope(handler));
+        let mut caught =
+            poll_fn(move |cx| match catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(cx))) {
+                Ok(Poll::Pending) => Poll::Pending,
+                Ok(Poll::Ready(outcome)) => Poll::Ready(Ended::Returned(outcome)),
+                Err(panic) => Poll::Ready(Ended::Panicked(panic)),
+            });
+        tokio::select! {
+            biased;
+            ended = &mut caught => ended,
+            () = self.board.must_drop(slot) => Ended::Dropped,
+        }
+    }
+
+    fn ended(&self, slot: usize, ended: Ended) {
+        // Nothing there: it was settled without us, and a late result is ignored.
+        let Some(running) = self.board.take(slot) else { return };
+        let run = running.started.elapsed();
+        self.endings.measured(&self.queue, run);
+        let late = Board::was_told(&running);
+        let (ending, error) = match ended {
+            Ended::Returned(Outcome { verdict: Verdict::Ack, .. }) => (Ending::Returned(Verdict::Ack), None),
+            Ended::Returned(_) | Ended::Panicked(_) if running.context.has_committed() => {
+                let (queue, id) = (&self.queue.name, running.envelope.id);
+                tracing::warn!(%queue, %id, "a handler committed its effects and did not acknowledge: it is done");
+                (Ending::Returned(Verdict::Ack), None)
+            }
+            Ended::Returned(Outcome { error, failed: true, .. }) => {
+                (Ending::Failed(if late { Failure::Timeout } else { Failure::Error }), error)
+            }
+            Ended::Returned(Outcome { verdict, error, .. }) => (Ending::Returned(verdict), error),
+            Ended::Panicked(panic) => (Ending::Failed(Failure::Panic), Some(panic_text(&*panic))),
+            Ended::Dropped => (Ending::Failed(Failure::Timeout), None),
+        };
+        self.settle(&running.envelope, ending, error, run);
+    }
+
+    /// Decides what becomes of a message and hands it to the settler.
+    pub(crate) fn settle(&self, envelope: &Envelope, ending: Ending, error: Option<String>, run: Duration) {
+        let settlement = match ending {
+            Ending::Returned(Verdict::Ack) => millpond_core::Settlement::Done,
+            ending => {
+                let policy = Policy::of(&self.queue.settings, envelope.attempts_max, envelope.retry_until);
+                let now = self.lease.database_now();
+                let error = error.as_deref().unwrap_or("");
+                tracing::debug!(queue = %self.queue.name, id = %envelope.id, ?ending, error, "not acknowledged");
+                millpond_core::settle::settle(
+                    &policy,
+                    envelope.counters,
+                    ending,
+                    now,
+                    crate::patience::roll(),
+                )
+            }
+        };
+        let error = error.map(|error| redact::summary(&error));
+        self.endings.push(envelope, settlement, error, run);
+    }
+}
+
+/// If the slot's task is aborted while its handler runs, the message is not forgotten.
+struct Aborted<'a> {
+    station: &'a Station,
+    slot: usize,
+}
+
+impl Drop for Aborted<'_> {
+    fn drop(&mut self) {
+        if let Some(running) = self.station.board.take(self.slot) {
+            let (run, error) = (running.started.elapsed(), "its task was aborted".to_owned());
+            self.station.settle(&running.envelope, Ending::Failed(Failure::Error), Some(error), run);
+        }
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied().map(str::to_owned);
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    format!("panic: {}", text.unwrap_or_else(|| "without a text".to_owned()))
+}

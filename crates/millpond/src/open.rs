@@ -1,0 +1,76 @@
+//! Opening a pond by the URL of its store.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use millpond_core::error::{Code, Error, Result};
+use millpond_core::store::Store;
+
+/// One process's handle on one store. Cloning it is cheap.
+///
+/// It is opened by a URL; everything else it can do is that of the engine's
+/// [`Pond`](millpond_engine::pond::Pond), to which it dereferences: send, declare, look up a queue.
+#[derive(Debug, Clone)]
+pub struct Pond(millpond_engine::pond::Pond);
+
+impl Pond {
+    /// Opens the store at `url`, makes it if it is missing, and migrates its schema.
+    ///
+    /// | URL | store |
+    /// |---|---|
+    /// | `sqlite://app.db`, `sqlite:///var/lib/app.db` | a SQLite file; several processes may share it |
+    /// | `sqlite://app.db?synchronous=normal` | the same without a flush for each send: a power cut may lose the last sends |
+    /// | `sqlite::memory:` | SQLite in memory, gone with the process |
+    ///
+    /// # Errors
+    ///
+    /// `unsupported-store`, `store-unreachable`, `store-unavailable`, `schema-newer`, `invalid-config`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> millpond::Result<()> {
+    /// let pond = millpond::Pond::open("sqlite::memory:").await?;
+    /// # pond.close().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn open(url: &str) -> Result<Self> {
+        Ok(Self::with_store(store(url).await?))
+    }
+
+    /// A pond on a store that is open already.
+    pub fn with_store(store: Arc<dyn Store>) -> Self {
+        Self(millpond_engine::pond::Pond::new(store))
+    }
+
+    /// Refuses further sends of every clone, and closes the store once everything in it is written out.
+    pub async fn close(self) {
+        self.0.close().await;
+    }
+}
+
+impl Deref for Pond {
+    type Target = millpond_engine::pond::Pond;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+async fn store(url: &str) -> Result<Arc<dyn Store>> {
+    #[cfg(feature = "sqlite")]
+    if url.starts_with("sqlite:") {
+        let owned = url.to_owned();
+        let open = move || crate::sqlite::SqliteStore::open(&owned, crate::sqlite::Options::default());
+        let opened = tokio::task::spawn_blocking(open).await;
+        let ended = |error| Error::new(Code::Internal, format!("open store `{url}`")).because(error);
+        return Ok(Arc::new(opened.map_err(ended)??));
+    }
+    let why = "the URL names no store that is built in; `sqlite://path` and `sqlite::memory:` are";
+    Err(Error::new(Code::UnsupportedStore, format!("open store `{}`", without_password(url))).because(why))
+}
+
+/// A URL may hold a password, which belongs into no error.
+fn without_password(url: &str) -> String {
+    millpond_core::redact::summary(url)
+}
