@@ -1,3 +1,44 @@
-//! x
+//! `cargo xtask <task>`: everything that is done to this repository, by people and by machines alike.
 
-fn main() {}
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+use xtask::guard::text::TASKS;
+use xtask::{repo, sizes, steps};
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let task = args.next().unwrap_or_default();
+    let rest: Vec<String> = args.collect();
+    match task.as_str() {
+        "test" | "ci" if rest.is_empty() => steps::run_all(&steps::test()),
+        "sizes" if rest.is_empty() => {
+            print!("{}", sizes::report(&repo::root()));
+            ExitCode::SUCCESS
+        }
+        "torture" | "bench" => run_released(&task, &rest),
+        _ => usage(&task),
+    }
+}
+
+/// Becomes the release build of the torture runs or of the benchmarks.
+fn run_released(task: &str, rest: &[String]) -> ExitCode {
+    let package = format!("millpond-{task}");
+    let mut cargo = Command::new(repo::cargo());
+    cargo.args(["run", "--release", "--package", &package, "--"]).args(rest);
+    let failed = cargo.exec();
+    eprintln!("cannot start cargo: {failed}");
+    ExitCode::FAILURE
+}
+
+fn usage(task: &str) -> ExitCode {
+    let (asked, mut code) = (task.is_empty() || task == "help" || task == "--help", ExitCode::SUCCESS);
+    if !asked {
+        eprintln!("`cargo xtask {task}` does not exist, or takes no arguments\n");
+        code = ExitCode::from(2);
+    }
+    for (name, what) in TASKS {
+        eprintln!("cargo xtask {name:8} {what}");
+    }
+    code
+}

@@ -1,0 +1,6 @@
+//! Tasks of the repository, and the guards that hold it to its own rules.
+
+pub mod guard;
+pub mod repo;
+pub mod sizes;
+pub mod steps;
