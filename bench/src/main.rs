@@ -1,3 +1,92 @@
-//! x
+//! Benchmarks of Millpond beside the floors of the same database: what plain SQL reaches through the same driver,
+//! in the same run, on the same machine. Ratios of one run are what counts; the figures beside them move with the
+//! machine.
 
-fn main() {}
+mod backlog;
+mod drain;
+mod floor;
+mod idle;
+mod payload;
+mod pickup;
+mod report;
+mod send;
+mod usage;
+
+use clap::{Parser, Subcommand};
+use report::Report;
+
+/// Measures a store against its own floors.
+#[derive(Parser)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// SQLite: insert, claim and delete on a plain table; ours beside it.
+    Sqlite {
+        /// The last line of the output is one JSON object.
+        #[arg(long)]
+        json: bool,
+        /// Rounds of each comparison; the median counts.
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+        /// Only these parts: send, single, drain, pickup, idle, backlog.
+        #[arg(long, value_delimiter = ',')]
+        only: Vec<String>,
+    },
+    /// A worker process for the measurements between processes.
+    #[command(hide = true)]
+    Worker {
+        /// The store.
+        url: String,
+    },
+}
+
+fn main() -> millpond::Result<()> {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_env_filter("warn").init();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| failed("start a runtime", error))?;
+    match Args::parse().command {
+        Command::Worker { url } => runtime.block_on(pickup::worker(&url)),
+        Command::Sqlite { json, rounds, only } => {
+            let report = runtime.block_on(sqlite(rounds, &only))?;
+            report.print(json);
+            Ok(())
+        }
+    }
+}
+
+async fn sqlite(rounds: usize, only: &[String]) -> millpond::Result<Report> {
+    let wanted = |part: &str| only.is_empty() || only.iter().any(|name| name == part);
+    let mut report = Report::new(rounds);
+    if wanted("send") {
+        send::batches(&mut report, rounds).await?;
+    }
+    if wanted("single") {
+        send::singles(&mut report, rounds).await?;
+    }
+    if wanted("drain") {
+        drain::drains(&mut report, rounds).await?;
+    }
+    if wanted("pickup") {
+        pickup::in_process(&mut report).await?;
+        pickup::between_processes(&mut report).await?;
+    }
+    if wanted("idle") {
+        idle::idle(&mut report).await?;
+    }
+    if wanted("backlog") {
+        backlog::backlog(&mut report).await?;
+    }
+    Ok(report)
+}
+
+/// An error of the benchmark itself.
+pub(crate) fn failed(
+    doing: &str,
+    why: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> millpond::Error {
+    millpond::Error::new(millpond::Code::Internal, doing).because(why)
+}

@@ -149,9 +149,7 @@ pub enum Settled {
 /// Takes the claims of workers whose lease is over.
 #[derive(Debug, Clone)]
 pub struct TakeOver {
-    /// Who takes them, shown until they are settled.
-    pub node: String,
-    /// How long this node has until another may take them from it.
+    /// How long the node has until another may take them from it.
     pub lease: Duration,
     /// Since when this node has been in touch with the store without a gap: nothing is taken from a worker
     /// before a third of *its* lease has passed since then, so that live workers renew first (R10).

@@ -168,6 +168,12 @@ impl Pond {
         self.inner.closed.load(Ordering::Acquire)
     }
 
+    /// Makes this process's relay look at once what is due, instead of at the moment it planned. For a store whose
+    /// clock was moved.
+    pub fn nudge(&self) {
+        self.inner.outbox.notify_one();
+    }
+
     /// Whether both are clones of one pond.
     pub(crate) fn is_same(&self, other: &Pond) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)

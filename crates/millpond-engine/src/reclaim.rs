@@ -27,7 +27,6 @@ const LEASE: Duration = Duration::from_secs(10);
 /// The loop of one node.
 pub(crate) struct Reclaim {
     pub(crate) pond: Pond,
-    pub(crate) node: String,
     pub(crate) watch: Arc<LeaseWatch>,
     pub(crate) stop: CancellationToken,
 }
@@ -51,7 +50,6 @@ impl Reclaim {
     /// Takes over and settles one page of claims; answers how many there were.
     async fn page(&self) -> Result<usize> {
         let request = TakeOver {
-            node: self.node.clone(),
             lease: LEASE,
             in_touch_since: self.watch.in_touch_since(),
             claims_max: CLAIMS_MAX,

@@ -32,7 +32,8 @@ select exists (select 1 from millpond_claim where subscription_id = ?1 and parti
 
 -- name: claim_of_worker
 -- Served by millpond_claim_worker.
-select subscription_id, partition, to_offset, token from millpond_claim where worker = ?1 and token is not null;
+select subscription_id, partition, to_offset, token from millpond_claim
+where worker = ?1 and token is not null and expires_at is null;
 
 -- name: claim_expired
 -- Claims of workers whose lease is over and of claims that outlived their own. The scalar time is bound, so
@@ -64,6 +65,6 @@ update millpond_claim set in_hand = ?4
 where subscription_id = ?1 and partition = ?2 and to_offset = ?3 and in_hand is null;
 
 -- name: claim_take_over
--- The compare-and-set: still that token.
-update millpond_claim set token = ?5, worker = ?6, expires_at = ?7
+-- The compare-and-set: still that token. The claim keeps the name of the worker that lost it.
+update millpond_claim set token = ?5, expires_at = ?6
 where subscription_id = ?1 and partition = ?2 and to_offset = ?3 and token = ?4;

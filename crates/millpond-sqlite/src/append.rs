@@ -40,9 +40,12 @@ impl Tx<'_> {
         }
         let new =
             || messages.iter().zip(&stored).filter(|(_, stored)| **stored == Stored::New).map(|(m, _)| m);
-        self.append_log(queue, new().filter(|message| !waits(message)))?;
-        for message in new() {
-            self.count(queue, message.kind.as_deref(), |counts| counts.sent += 1);
+        let at_once: Vec<&NewMessage> = new().filter(|message| !waits(message)).collect();
+        for run in at_once.chunk_by(|one, next| one.priority == next.priority) {
+            self.append_log(Part { queue, class: run[0].priority, lane: Lane::Main }, run)?;
+        }
+        for run in new().collect::<Vec<_>>().chunk_by(|one, next| one.kind == next.kind) {
+            self.count(queue, run[0].kind.as_deref(), |counts| counts.sent += run.len() as i64);
         }
         Ok(stored)
     }
@@ -77,16 +80,12 @@ impl Tx<'_> {
         }
     }
 
-    fn append_log<'m>(
-        &mut self,
-        queue: QueueId,
-        messages: impl Iterator<Item = &'m NewMessage>,
-    ) -> Tried<()> {
+    /// Appends messages of one class to its main lane, in the order given.
+    fn append_log(&mut self, part: Part, messages: &[&NewMessage]) -> Tried<()> {
+        let partition = self.partition(part)?;
+        let (base, published_at) = self.take_offsets(partition, messages.len() as i64)?;
         let mut insert = self.conn.prepare_cached(sql("log_append"))?;
-        for message in messages {
-            let part = Part { queue, class: message.priority, lane: Lane::Main };
-            let partition = self.partition(part)?;
-            let (offset, published_at) = self.take_offsets(partition, 1)?;
+        for (offset, message) in (base..).zip(messages) {
             insert.execute(params![
                 partition,
                 offset,

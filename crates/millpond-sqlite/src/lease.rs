@@ -54,8 +54,8 @@ impl Tx<'_> {
                 offset
             ])?;
         }
-        for message in &messages {
-            self.count(request.queue, message.kind.as_deref(), |counts| counts.leased += 1);
+        for run in messages.chunk_by(|one, next| one.kind == next.kind) {
+            self.count(request.queue, run[0].kind.as_deref(), |counts| counts.leased += run.len() as i64);
         }
         Ok(Lease::Claim(Claim { held, messages, leased_at: self.now, more }))
     }

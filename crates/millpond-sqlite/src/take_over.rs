@@ -91,7 +91,6 @@ impl Tx<'_> {
             to_offset,
             claim.token,
             token.0,
-            request.node,
             until,
         ])?;
         if swapped == 0 {

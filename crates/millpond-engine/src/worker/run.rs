@@ -507,7 +507,7 @@ impl Parts {
             stop: stop.clone(),
         };
         tokio::spawn(beat.run());
-        tokio::spawn(Reclaim { pond: pond.clone(), node: id.clone(), watch, stop: stop.clone() }.run());
+        tokio::spawn(Reclaim { pond: pond.clone(), watch, stop: stop.clone() }.run());
         tokio::spawn(Upkeep { pond: pond.clone(), node: id.clone(), stop: stop.clone() }.run());
         let settler = Settler {
             pond: pond.clone(),
