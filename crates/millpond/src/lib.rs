@@ -1,6 +1,8 @@
 #![doc = include_str!("front.md")]
 
 mod open;
+#[cfg(doctest)]
+mod readme;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
