@@ -4,10 +4,11 @@ use std::time::Instant;
 
 use millpond::Pond;
 
-use crate::payload::{MAIL, bodies, mail, mails};
+use crate::payload::{MAIL, Mail, bodies, mail, mails};
 use crate::report::{Goal, Report, median};
 use crate::{failed, floor};
 
+const BATCH: u64 = 1_000;
 const BATCH_MESSAGES: u64 = 200_000;
 const SINGLE_MESSAGES: u64 = 30_000;
 const SINGLE_TASKS: u64 = 64;
@@ -27,9 +28,16 @@ pub(crate) fn url(folder: &tempfile::TempDir) -> String {
 
 /// Sends `count` messages, a thousand to a call, one call after the other.
 pub(crate) async fn fill(pond: &Pond, count: u64) -> millpond::Result<()> {
-    let batch = mails(1_000);
-    for _ in 0..count / 1_000 {
-        pond.send(&MAIL, batch.iter().cloned()).await?;
+    for batch in 0..count / BATCH {
+        pond.send(&MAIL, (batch * BATCH..).take(BATCH as usize).map(mail)).await?;
+    }
+    Ok(())
+}
+
+/// The same, with the bodies made beforehand.
+async fn fill_with(pond: &Pond, mails: Vec<Vec<Mail>>) -> millpond::Result<()> {
+    for batch in mails {
+        pond.send(&MAIL, batch).await?;
     }
     Ok(())
 }
@@ -40,8 +48,9 @@ pub(crate) async fn batches(report: &mut Report, rounds: usize) -> millpond::Res
     for _ in 0..rounds {
         let floor = on_thread(|folder| floor::insert(folder, &bodies))?;
         let (folder, pond) = fresh().await?;
+        let mails = mails(BATCH_MESSAGES).chunks(BATCH as usize).map(<[Mail]>::to_vec).collect();
         let started = Instant::now();
-        fill(&pond, BATCH_MESSAGES).await?;
+        fill_with(&pond, mails).await?;
         let rate = BATCH_MESSAGES as f64 / started.elapsed().as_secs_f64();
         pond.close().await;
         drop(folder);

@@ -14,22 +14,26 @@ use super::{BodyError, DEPTH_MAX, not_too_deep, path, too_deep};
 
 /// The JSON of a value.
 pub(super) fn encode<T: Serialize>(value: &T) -> std::result::Result<Vec<u8>, BodyError> {
-    let doubt = Cell::new(false);
-    let mut bytes = Vec::with_capacity(128);
-    let probe = Probe { doubt: &doubt, depth: 0, in_key: false };
+    let (doubt, copied) = (Cell::new(false), Cell::new(false));
+    let mut bytes = Vec::with_capacity(256);
+    let probe = Probe { doubt: &doubt, copied: &copied, depth: 0, in_key: false };
     let written = value.serialize(&mut Serializer::with_formatter(&mut bytes, probe));
     if written.is_err() || doubt.get() {
         path::check(value)?;
     }
     written.map_err(|why| BodyError::new(why.to_string()))?;
     // What was encoded before, and only copied here, has a depth of its own.
-    not_too_deep(&bytes)?;
+    if copied.get() {
+        not_too_deep(&bytes)?;
+    }
     Ok(bytes)
 }
 
 struct Probe<'a> {
     /// Whether something was written that may stand for something else.
     doubt: &'a Cell<bool>,
+    /// Whether JSON that was encoded elsewhere was copied.
+    copied: &'a Cell<bool>,
     depth: usize,
     in_key: bool,
 }
@@ -67,6 +71,11 @@ impl Formatter for Probe<'_> {
         write_i8: i8, write_i16: i16, write_i32: i32, write_i64: i64, write_i128: i128,
         write_u8: u8, write_u16: u16, write_u32: u32, write_u64: u64, write_u128: u128,
         write_f32: f32, write_f64: f64,
+    }
+
+    fn write_raw_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> Result<()> {
+        self.copied.set(true);
+        writer.write_all(fragment.as_bytes())
     }
 
     fn write_null<W: ?Sized + Write>(&mut self, writer: &mut W) -> Result<()> {
