@@ -2,5 +2,6 @@
 
 pub mod guard;
 pub mod repo;
+pub mod run;
 pub mod sizes;
 pub mod steps;

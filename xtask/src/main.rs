@@ -11,7 +11,7 @@ fn main() -> ExitCode {
     let task = args.next().unwrap_or_default();
     let rest: Vec<String> = args.collect();
     match task.as_str() {
-        "test" | "ci" if rest.is_empty() => steps::run_all(&steps::test()),
+        "test" | "ci" if rest.is_empty() => steps::run_all(steps::test()),
         "sizes" if rest.is_empty() => {
             print!("{}", sizes::report(&repo::root()));
             ExitCode::SUCCESS

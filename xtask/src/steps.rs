@@ -4,11 +4,11 @@
 //! Everything is built once, as the tests need it, and the programs that the last steps run are those: a
 //! `cargo run` of one package would choose other features for the crates below it and compile them again.
 
-use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::time::Instant;
 
+use crate::run::{LIMITS, Tally, run};
 use crate::{guard, repo};
 
 /// Messages and kills of the crash test that is part of every run. The long ones are `cargo xtask torture`.
@@ -30,34 +30,10 @@ pub struct Step {
     command: Command,
 }
 
-/// What the steps have said so far.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Tally {
-    /// Tests that passed.
-    pub passed: u64,
-    /// Tests that were left out.
-    pub ignored: u64,
-}
-
-impl Tally {
-    /// Adds what a line of a test program's output says.
-    pub fn read(&mut self, line: &str) {
-        let Some(result) = line.strip_prefix("test result: ok. ") else { return };
-        for part in result.split(';') {
-            let mut words = part.split_whitespace();
-            let count = words.next().and_then(|count| count.parse().ok()).unwrap_or(0);
-            match words.next() {
-                Some("passed") => self.passed += count,
-                Some("ignored") => self.ignored += count,
-                _ => {}
-            }
-        }
-    }
-}
-
 /// The steps of `cargo xtask test`.
 pub fn test() -> Vec<Step> {
-    let mut docs = cargo("docs", &["doc", "--workspace", "--no-deps"]);
+    // The page of the program `millpond` would overwrite the one of the library of that name.
+    let mut docs = cargo("docs", &["doc", "--workspace", "--no-deps", "--exclude", "millpond-cli"]);
     docs.command.env("RUSTDOCFLAGS", "-D warnings");
     docs.alone = format!("RUSTDOCFLAGS='-D warnings' {}", docs.alone);
     vec![
@@ -73,16 +49,17 @@ pub fn test() -> Vec<Step> {
 }
 
 /// Runs the steps until one fails, and says in one last line how it went.
-pub fn run_all(steps: &[Step]) -> ExitCode {
+pub fn run_all(mut steps: Vec<Step>) -> ExitCode {
     let (started, mut tally) = (Instant::now(), Tally::default());
     let whole = steps.iter().map(|step| step.name).collect::<Vec<_>>().join(", ");
-    for (number, step) in steps.iter().enumerate() {
-        println!("\n== {} of {}: {} · {}", number + 1, steps.len(), step.name, step.alone);
+    let count = steps.len();
+    for (number, step) in steps.iter_mut().enumerate() {
+        println!("\n== {} of {count}: {} · {}", number + 1, step.name, step.alone);
         let began = Instant::now();
-        let went_well = run(step, &mut tally);
+        let ended = run(&mut step.command, LIMITS, &mut tally);
         println!("-- {}: {:.1} s", step.name, began.elapsed().as_secs_f64());
-        if !went_well {
-            println!("\nFAILED at {}. To run it alone:\n  {}", step.name, step.alone);
+        if let Err(why) = ended {
+            println!("\nFAILED at {}: {why}. To run it alone:\n  {}", step.name, step.alone);
             return ExitCode::FAILURE;
         }
     }
@@ -90,27 +67,6 @@ pub fn run_all(steps: &[Step]) -> ExitCode {
     let seconds = started.elapsed().as_secs();
     println!("\nok: {passed} tests passed, {ignored} ignored; {whole}; {seconds} s");
     ExitCode::SUCCESS
-}
-
-fn run(step: &Step, tally: &mut Tally) -> bool {
-    let mut command = Command::new(step.command.get_program());
-    command.args(step.command.get_args()).current_dir(repo::root()).stdout(Stdio::piped());
-    for (name, value) in step.command.get_envs() {
-        command.env(name, value.unwrap_or_default());
-    }
-    let mut child = match command.spawn() {
-        Ok(child) => child,
-        Err(error) => {
-            println!("cannot start {}: {error}", command.get_program().display());
-            return false;
-        }
-    };
-    let output = child.stdout.take().map(BufReader::new);
-    for line in output.into_iter().flat_map(BufRead::lines).map_while(Result::ok) {
-        println!("{line}");
-        tally.read(&line);
-    }
-    child.wait().is_ok_and(|status| status.success())
 }
 
 fn cargo(name: &'static str, args: &[&str]) -> Step {
@@ -157,27 +113,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passed_and_ignored_tests_are_added_up() {
-        let mut tally = Tally::default();
-        tally.read(
-            "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s",
-        );
-        tally.read(
-            "test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s",
-        );
-        tally.read("test queue::tests::a_line_of_another_kind ... ok");
-        assert_eq!(tally, Tally { passed: 15, ignored: 1 });
-    }
-
-    #[test]
     fn a_step_that_fails_ends_the_run() {
-        let steps = ["true", "false", "no-such-program-of-ours"].map(|program| Step {
-            name: program,
-            alone: program.to_owned(),
-            command: Command::new(program),
-        });
-        assert_eq!(run_all(&steps[..1]), ExitCode::SUCCESS);
-        assert_eq!(run_all(&steps[..2]), ExitCode::FAILURE);
-        assert_eq!(run_all(&steps[2..]), ExitCode::FAILURE);
+        let steps = |programs: &[&'static str]| {
+            let step =
+                |name: &&'static str| Step { name, alone: (*name).to_owned(), command: Command::new(name) };
+            programs.iter().map(step).collect()
+        };
+        assert_eq!(run_all(steps(&["true", "true"])), ExitCode::SUCCESS);
+        assert_eq!(run_all(steps(&["true", "false", "true"])), ExitCode::FAILURE);
     }
 }
