@@ -11,6 +11,7 @@ use millpond_core::error::{Code, Error, Result};
 use millpond_core::message::{MessageId, NewMessage};
 use millpond_core::queue::QueueSettings;
 use millpond_core::store::{self, QueueId, Store, Stored};
+use millpond_core::text::nearest;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
@@ -280,13 +281,25 @@ impl Pond {
     }
 
     async fn look_up(&self, name: &str) -> Result<Arc<store::Queue>> {
-        let doing = || format!("look up queue `{name}`");
-        let found = self.store().queue(name.to_owned()).await?;
-        let stored = Arc::new(found.ok_or_else(|| Error::new(Code::UnknownQueue, doing()))?);
+        let Some(found) = self.store().queue(name.to_owned()).await? else {
+            return Err(self.unknown(name).await);
+        };
+        let stored = Arc::new(found);
         let mut queues = self.inner.queues.write().unwrap_or_else(PoisonError::into_inner);
         let known = Known { queue: Arc::clone(&stored), declared: None };
         queues.entry(name.to_owned()).and_modify(|known| known.queue = Arc::clone(&stored)).or_insert(known);
         Ok(stored)
+    }
+
+    /// The error for a queue that is not declared, with the nearest name that is.
+    async fn unknown(&self, name: &str) -> Error {
+        let error = Error::new(Code::UnknownQueue, format!("look up queue `{name}`"));
+        let declared = self.store().queues().await.unwrap_or_default();
+        let names: Vec<&str> = declared.iter().map(|queue| queue.name.as_str()).collect();
+        match nearest(name, &names) {
+            Some(near) => error.because(format!("no queue of this name is declared; did you mean `{near}`?")),
+            None => error.because("no queue of this name is declared"),
+        }
     }
 
     /// The queue of a constant that was declared before; an error if that was another constant.

@@ -49,11 +49,8 @@ impl Reclaim {
 
     /// Takes over and settles one page of claims; answers how many there were.
     async fn page(&self) -> Result<usize> {
-        let request = TakeOver {
-            lease: LEASE,
-            in_touch_since: self.watch.in_touch_since(),
-            claims_max: CLAIMS_MAX,
-        };
+        let request =
+            TakeOver { lease: LEASE, in_touch_since: self.watch.in_touch_since(), claims_max: CLAIMS_MAX };
         let taken = self.pond.store().take_over(request).await?;
         for claim in &taken {
             let verdicts = verdicts(claim, self.watch.database_now());

@@ -32,7 +32,7 @@ select exists (select 1 from millpond_claim where subscription_id = ?1 and parti
 
 -- name: claim_of_worker
 -- Served by millpond_claim_worker.
-select subscription_id, partition, to_offset, token from millpond_claim
+select subscription_id, partition, to_offset, token from millpond_claim indexed by millpond_claim_worker
 where worker = ?1 and token is not null and expires_at is null;
 
 -- name: claim_expired
@@ -56,7 +56,8 @@ limit :claims_max;
 
 -- name: claim_in_hand_of_worker
 -- Every claim that a worker holds under its own lease.
-select subscription_id, partition, to_offset, from_offset, in_hand, done from millpond_claim
+select subscription_id, partition, to_offset, from_offset, in_hand, done
+from millpond_claim indexed by millpond_claim_worker
 where worker = ?1 and token is not null and expires_at is null;
 
 -- name: claim_set_in_hand

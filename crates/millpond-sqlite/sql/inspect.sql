@@ -11,8 +11,8 @@ from (
                      where c.subscription_id = s.id and c.partition = q.id
                      order by c.to_offset desc limit 1), -1) as cursor
     from json_each(:queues) asked
-    join millpond_log_partition q on q.queue_id = asked.value
-    join millpond_subscription s on s.queue_id = q.queue_id and s.name = ''
+    cross join millpond_log_partition q on q.queue_id = asked.value
+    cross join millpond_subscription s on s.queue_id = q.queue_id and s.name = ''
 ) p
 where p.head > p.cursor;
 

@@ -24,7 +24,7 @@ select id from millpond_subscription where queue_id = :queue and name = '';
 
 -- name: partition_list
 -- All parts of a queue; a handful of rows. Served by millpond_log_partition_part.
-select id, class, lane from millpond_log_partition where queue_id = :queue order by class, lane;
+select id, class, lane from millpond_log_partition where queue_id = :queue;
 
 -- name: partition_add
 insert into millpond_log_partition (queue_id, class, lane, subscription_id)

@@ -16,7 +16,8 @@ use crate::error::Tried;
 use crate::lane::{Lane, Probe};
 use crate::location::{Location, Synchronous, refuse_network};
 use crate::reserve::Reserve;
-use crate::writer::{Durable, Writer};
+use crate::wal::{WAL_BYTES_MAX, Wal};
+use crate::writer::{Durable, Place, Writer};
 use crate::{capabilities, migrate};
 
 /// Older ones can corrupt a WAL database when two connections write and checkpoint at the wrong moment.
@@ -24,9 +25,6 @@ const SQLITE_VERSION_MIN: i32 = 3_051_003;
 
 /// Pages in the WAL after which a commit copies them into the database: 16 MiB.
 const CHECKPOINT_PAGES: u32 = 4_000;
-
-/// What a truncated WAL may keep of its length.
-const WAL_BYTES_MAX: u32 = 64 * 1024 * 1024;
 
 /// Statements kept prepared by a connection.
 const STATEMENTS_MAX: usize = 64;
@@ -114,7 +112,12 @@ impl SqliteStore {
             draft.pragma_durable = "pragma synchronous = normal";
         }
         Ok(Self {
-            writer: Writer::start(conn, clock.clone(), Some(Reserve::beside(path)), draft)?,
+            writer: Writer::start(
+                conn,
+                clock.clone(),
+                Some(Place { reserve: Reserve::beside(path), wal: Wal::of(path) }),
+                draft,
+            )?,
             renewal: Some(Lane::start("millpond-renewal", renewing, clock.clone())?),
             reader: Some(Lane::start("millpond-reader", reading, clock)?),
             probe: Probe::start(probing)?,
@@ -174,14 +177,19 @@ fn open_connection(path: &Path, create: bool) -> rusqlite::Result<Connection> {
 }
 
 fn prepare(conn: &mut Connection) -> rusqlite::Result<()> {
-    conn.busy_handler(Some(wait_for_lock))?;
+    set_busy_handler(conn)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     conn.pragma_update(None, "mmap_size", 0)?;
     conn.pragma_update(None, "journal_mode", "wal")?;
     conn.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
-    conn.pragma_update(None, "journal_size_limit", WAL_BYTES_MAX)?;
+    conn.pragma_update(None, "journal_size_limit", WAL_BYTES_MAX as i64)?;
     conn.pragma_update(None, "cache_size", -16_000)?;
     conn.pragma_update(None, "synchronous", "full")
+}
+
+/// Makes a connection wait for the locks of others.
+pub(crate) fn set_busy_handler(conn: &mut Connection) -> rusqlite::Result<()> {
+    conn.busy_handler(Some(wait_for_lock))
 }
 
 /// Waits for another connection's lock: short sleeps, because a transaction takes a millisecond, and so that a

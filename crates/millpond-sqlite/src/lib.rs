@@ -19,6 +19,8 @@ mod location;
 mod log;
 mod migrate;
 mod outbox;
+#[cfg(test)]
+mod plans;
 mod queues;
 mod redrive;
 mod reserve;
@@ -28,6 +30,7 @@ mod settle;
 mod sql;
 mod take_over;
 mod unit;
+mod wal;
 mod writer;
 
 pub use clock::SystemClock;

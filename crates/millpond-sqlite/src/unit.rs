@@ -132,7 +132,7 @@ impl WriterThread {
 
     /// Begins, looks whether the lease is held, and writes the inbox row. False: the effect was committed before.
     fn open_unit(&mut self, held: &ClaimRef, offset: Offset) -> Tried<bool> {
-        if self.reserve.as_mut().is_some_and(|reserve| !reserve.ready()) {
+        if !self.has_room() {
             let (code, why) = storage_full();
             return Err(Error::new(code, BEGIN).because(why).into());
         }

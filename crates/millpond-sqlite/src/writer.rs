@@ -25,6 +25,7 @@ use crate::draft::Draft;
 use crate::error::{Fault, Tried, closed, code_of_commit};
 use crate::reserve::Reserve;
 use crate::unit::UnitStart;
+use crate::wal::Wal;
 
 /// Most operations of one transaction.
 const OPS_MAX: usize = 1_024;
@@ -79,11 +80,11 @@ impl Writer {
     pub(crate) fn start(
         conn: Connection,
         clock: Arc<dyn Clock>,
-        reserve: Option<Reserve>,
+        place: Option<Place>,
         draft: Draft,
     ) -> Result<Self> {
         let (ops, waiting) = mpsc::channel(QUEUE_MAX);
-        let thread = WriterThread { conn, clock, reserve, draft, synchronous: None };
+        let thread = WriterThread { conn, clock, place, draft, synchronous: None };
         std::thread::Builder::new()
             .name("millpond-writer".into())
             .spawn(move || thread.run(waiting))
@@ -177,11 +178,17 @@ where
     }
 }
 
+/// What belongs to the file of a store.
+pub(crate) struct Place {
+    pub(crate) reserve: Reserve,
+    pub(crate) wal: Wal,
+}
+
 pub(crate) struct WriterThread {
     pub(crate) conn: Connection,
     pub(crate) clock: Arc<dyn Clock>,
     /// Only a store in a file has one.
-    pub(crate) reserve: Option<Reserve>,
+    place: Option<Place>,
     pub(crate) draft: Draft,
     /// How the connection commits at present.
     synchronous: Option<Durable>,
@@ -226,7 +233,7 @@ impl WriterThread {
     }
 
     fn commit(&mut self, mut writes: Vec<Box<dyn Write>>) {
-        if self.reserve.as_mut().is_some_and(|reserve| !reserve.ready()) {
+        if !self.has_room() {
             let refused = |write: &mut Box<dyn Write>| write.durable() == Durable::Yes;
             for write in writes.extract_if(.., refused) {
                 write.finish(Err(storage_full()));
@@ -236,7 +243,7 @@ impl WriterThread {
             return;
         }
         match self.transaction(&mut writes) {
-            Err((Code::StorageFull, _)) if self.reserve.as_mut().is_some_and(Reserve::give_back) => {
+            Err((Code::StorageFull, _)) if self.give_back_reserve() => {
                 tracing::error!(
                     "the disk is full: sends are refused, the reserve is used to settle and clean up"
                 );
@@ -302,7 +309,19 @@ impl WriterThread {
         }
         self.step("commit").map_err(|error| (code_of_commit(&error), error.to_string()))?;
         self.draft.committed();
+        if let Some(place) = &mut self.place {
+            place.wal.committed(&mut self.conn);
+        }
         Ok(())
+    }
+
+    /// Whether sends may be accepted: the reserve is filled.
+    pub(crate) fn has_room(&mut self) -> bool {
+        self.place.as_mut().is_none_or(|place| place.reserve.ready())
+    }
+
+    fn give_back_reserve(&mut self) -> bool {
+        self.place.as_mut().is_some_and(|place| place.reserve.give_back())
     }
 
     /// Opens a transaction that is ready to write: a lock that is taken later can fail at once.

@@ -235,11 +235,7 @@ impl Fixture {
     }
 
     async fn take_over(&self, claims_max: usize) -> Vec<TakenOver> {
-        let request = TakeOver {
-            lease: LEASE,
-            in_touch_since: Timestamp::from_secs(0),
-            claims_max,
-        };
+        let request = TakeOver { lease: LEASE, in_touch_since: Timestamp::from_secs(0), claims_max };
         self.store.take_over(request).await.unwrap()
     }
 
@@ -437,8 +433,7 @@ async fn a_node_out_of_touch_waits_a_third_of_the_lease() {
     fixture.lease("w1", 1).await;
     fixture.pass(LEASE * 2);
     let since = fixture.now();
-    let request =
-        || TakeOver { lease: LEASE, in_touch_since: since, claims_max: 10 };
+    let request = || TakeOver { lease: LEASE, in_touch_since: since, claims_max: 10 };
     assert!(fixture.store.take_over(request()).await.unwrap().is_empty());
     fixture.pass(LEASE / 3);
     assert_eq!(fixture.store.take_over(request()).await.unwrap().len(), 1);

@@ -1,0 +1,69 @@
+//! The contract that every store must pass, in a file and in memory.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use millpond_core::capability::Capabilities;
+use millpond_core::error::Result;
+use millpond_core::store::{Clock, Store};
+use millpond_sqlite::{Options, SqliteStore};
+use millpond_testkit::bench::Provider;
+use rusqlite::Connection;
+
+const DECLARED: Capabilities =
+    Capabilities { store: "sqlite", survives_restart: true, many_processes: true, effects_once: true };
+
+fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>> {
+    Ok(Arc::new(SqliteStore::open(url, Options { clock, ..Options::default() })?))
+}
+
+/// A file in a folder of its own.
+struct File(tempfile::TempDir);
+
+impl File {
+    fn fresh() -> Self {
+        Self(tempfile::tempdir().expect("a folder can be made"))
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        self.0.path().join("contract.db")
+    }
+}
+
+impl Provider for File {
+    fn declared(&self) -> Capabilities {
+        DECLARED
+    }
+
+    fn open(&self, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>> {
+        open(&format!("sqlite://{}", self.path().display()), clock)
+    }
+
+    fn occupy(&self) -> Option<Box<dyn Any + Send>> {
+        let conn = Connection::open(self.path()).expect("the file is there");
+        conn.busy_timeout(std::time::Duration::from_secs(5)).expect("it waits");
+        conn.execute_batch("begin immediate").expect("its turn comes");
+        Some(Box::new(conn))
+    }
+}
+
+/// In memory: every store is another one.
+struct Memory;
+
+impl Provider for Memory {
+    fn declared(&self) -> Capabilities {
+        Capabilities { survives_restart: false, many_processes: false, ..DECLARED }
+    }
+
+    fn open(&self, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>> {
+        open("sqlite::memory:", clock)
+    }
+}
+
+mod file {
+    millpond_testkit::contract!(super::File::fresh());
+}
+
+mod memory {
+    millpond_testkit::contract!(super::Memory);
+}
