@@ -1,3 +1,161 @@
-//! x
+//! Crash tests of Millpond with real processes.
+//!
+//! Senders and workers run under load and are killed with `kill -9` or stopped past their lease; what they
+//! reported is written into a history, which the judge reads at the end. A seed gives the same faults at the same
+//! moments. Known bugs are switched on one by one: each must be caught.
 
-fn main() {}
+mod child;
+mod chronicle;
+mod controls;
+mod dice;
+mod drain;
+mod parent;
+mod plan;
+mod recorded;
+mod report;
+mod sender;
+mod stage;
+mod wire;
+mod work;
+mod worker;
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+use crate::controls::{CONTROLS, Control, Tried};
+use crate::plan::Plan;
+use crate::report::Results;
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+#[derive(Parser)]
+#[command(about = "Crash tests of Millpond with real processes and kill -9")]
+struct Cli {
+    #[command(subcommand)]
+    role: Role,
+}
+
+#[derive(Subcommand)]
+enum Role {
+    /// Tortures a SQLite store in a directory of its own.
+    Sqlite(Args),
+    /// Started by the parent.
+    #[command(hide = true)]
+    Sender {
+        #[arg(long)]
+        url: String,
+    },
+    /// Started by the parent.
+    #[command(hide = true)]
+    Worker {
+        #[arg(long)]
+        url: String,
+        #[command(flatten)]
+        setup: worker::Setup,
+    },
+}
+
+#[derive(clap::Args)]
+struct Args {
+    /// How many messages are sent.
+    #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    messages: u64,
+    /// How often something is killed.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=100_000))]
+    kills: u64,
+    /// The same seed gives the same faults at the same moments.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Ends the output with one JSON object.
+    #[arg(long)]
+    json: bool,
+    /// An empty directory for the store, the history and what children wrote; it is kept. Otherwise they are kept
+    /// only if something is broken.
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Runs this control and nothing else.
+    #[arg(long, conflicts_with = "no_controls",
+          value_parser = clap::builder::PossibleValuesParser::new(CONTROLS.map(|control| control.name)))]
+    only: Option<String>,
+    /// Runs no controls.
+    #[arg(long)]
+    no_controls: bool,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().role {
+        Role::Sqlite(args) => torture(&args),
+        Role::Sender { url } => child(|| sender::run(&url)),
+        Role::Worker { url, setup } => child(|| worker::run(&url, setup)),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn child(role: impl FnOnce() -> millpond::Result<()>) -> Outcome<bool> {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+    let ansi = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(ansi).with_writer(std::io::stderr).init();
+    role().map_err(|error| format!("{error}: {}", error.causes()))?;
+    Ok(true)
+}
+
+fn torture(args: &Args) -> Outcome<bool> {
+    let started = Instant::now();
+    let plan = Plan { seed: args.seed, messages: args.messages, kills: args.kills };
+    let mut temporary = None;
+    let dir = match &args.out {
+        Some(dir) => std::path::absolute(dir)?,
+        None => temporary.insert(tempfile::tempdir()?).path().to_owned(),
+    };
+    let outcome = run(args, plan, &dir);
+    let good = outcome.as_ref().is_ok_and(Results::good);
+    if let Some(temporary) = temporary.filter(|_| !good) {
+        eprintln!("kept for a look: {}", temporary.keep().display());
+    }
+    let results = Results { took: started.elapsed(), ..outcome? };
+    results.print();
+    if !good {
+        let Plan { seed, messages, kills } = plan;
+        println!("broken. Again: torture sqlite --messages {messages} --kills {kills} --seed {seed}");
+        println!("faults: {:?}", plan.faults());
+    }
+    if args.json {
+        println!("{}", results.json());
+    }
+    Ok(good)
+}
+
+fn run(args: &Args, plan: Plan, dir: &Path) -> Outcome<Results> {
+    let ending = match args.only {
+        Some(_) => None,
+        None => Some(parent::run(&dir.join("run"), plan)?),
+    };
+    let chosen =
+        |control: &&Control| !args.no_controls && args.only.as_ref().is_none_or(|only| only == control.name);
+    let tried = try_all(CONTROLS.iter().filter(chosen), dir, plan.seed)?;
+    Ok(Results { plan, ending, tried, took: std::time::Duration::ZERO })
+}
+
+/// Runs the controls side by side: they wait for leases to end most of the time.
+fn try_all<'c>(controls: impl Iterator<Item = &'c Control>, dir: &Path, seed: u64) -> Outcome<Vec<Tried>> {
+    std::thread::scope(|scope| {
+        let begin = |control: &'c Control| {
+            let dir = dir.join(control.name);
+            scope.spawn(move || controls::run(control, &dir, seed))
+        };
+        let begun: Vec<_> = controls.map(begin).collect();
+        begun.into_iter().map(|control| control.join().map_err(|_| "a control panicked")?).collect()
+    })
+}

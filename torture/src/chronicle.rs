@@ -1,0 +1,103 @@
+//! The history of a run, as the parent writes it.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use millpond_testkit::judge::history::{Event, Op, Phase, Run, write_line};
+use millpond_testkit::judge::{Verdict, judge_lines};
+
+use crate::Outcome;
+
+/// The history.
+pub(crate) struct Chronicle {
+    path: PathBuf,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    file: BufWriter<File>,
+    started: Instant,
+    last: u64,
+    /// The first error of the file; a history with a hole must not be judged.
+    failed: Option<std::io::Error>,
+}
+
+impl Chronicle {
+    pub(crate) fn create(path: &Path, run: &Run) -> Outcome<Self> {
+        let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
+        write_line(&mut file, run)?;
+        let inner = Inner { file, started: Instant::now(), last: 0, failed: None };
+        Ok(Self { path: path.to_owned(), inner: Mutex::new(inner) })
+    }
+
+    /// Writes what a process reported, or what was done to it.
+    pub(crate) fn write(&self, node: u32, proc: &str, events: &[Event]) {
+        let mut inner = self.lock();
+        for event in events {
+            let t = inner.now();
+            inner.line(&Event { t, node: Some(node), proc: Some(proc.to_owned()), ..event.clone() });
+        }
+    }
+
+    pub(crate) fn fault(&self, node: u32, proc: &str, kind: &str) {
+        let fault = Event { kind: Some(kind.to_owned()), ..Event::new(0, Op::Fault, Phase::Ok) };
+        self.write(node, proc, &[fault]);
+    }
+
+    /// Writes a checkpoint. Nothing is written while it is read, so that everything above it in the history
+    /// happened before.
+    pub(crate) fn checkpoint(&self, read: impl FnOnce() -> Outcome<Vec<Event>>) -> Outcome<()> {
+        let mut inner = self.lock();
+        let events = read()?;
+        let t = inner.now();
+        for event in events {
+            inner.line(&Event { t, ..event });
+        }
+        Ok(())
+    }
+
+    /// Writes lines that are about no process.
+    pub(crate) fn append(&self, events: impl IntoIterator<Item = Event>) {
+        let mut inner = self.lock();
+        for event in events {
+            let t = inner.now();
+            inner.line(&Event { t, ..event });
+        }
+    }
+
+    /// A report could not be read: the history has a hole.
+    pub(crate) fn spoil(&self, error: std::io::Error) {
+        self.lock().failed.get_or_insert(error);
+    }
+
+    pub(crate) fn judge(&self) -> Outcome<Verdict> {
+        let mut inner = self.lock();
+        inner.file.flush()?;
+        if let Some(error) = inner.failed.take() {
+            return Err(error.into());
+        }
+        Ok(judge_lines(|| File::open(&self.path).map(|file| BufReader::with_capacity(1 << 20, file)))?)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Nanoseconds since the start, never the same twice.
+    fn now(&mut self) -> u64 {
+        let now = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.last = now.max(self.last + 1);
+        self.last
+    }
+
+    fn line(&mut self, event: &Event) {
+        if let Err(error) = write_line(&mut self.file, event) {
+            self.failed.get_or_insert(error);
+        }
+    }
+}

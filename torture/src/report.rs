@@ -1,0 +1,112 @@
+//! What a run prints.
+
+use std::time::Duration;
+
+use millpond_testkit::judge::{Counters, Invariant, Verdict};
+use serde::Serialize;
+
+use crate::controls::Tried;
+use crate::plan::Plan;
+use crate::stage::{Ending, commit, server};
+
+/// Everything that came out.
+pub(crate) struct Results {
+    pub(crate) plan: Plan,
+    /// `None`: only controls were run.
+    pub(crate) ending: Option<Ending>,
+    pub(crate) tried: Vec<Tried>,
+    pub(crate) took: Duration,
+}
+
+/// The one object of the last line.
+#[derive(Serialize)]
+struct Summary {
+    lost: u64,
+    double_effects: u64,
+    order_violations: u64,
+    sent: u64,
+    messages: u64,
+    kills: u64,
+    redelivered: u64,
+    unfinished: bool,
+    sabotage_caught: usize,
+    sabotage_total: usize,
+    seed: u64,
+    commit: String,
+    server: String,
+}
+
+impl Results {
+    /// Whether everything held and every control was caught.
+    pub(crate) fn good(&self) -> bool {
+        let held = |ending: &Ending| ending.verdict.held() && ending.faults.is_empty();
+        self.ending.as_ref().is_none_or(held) && self.tried.iter().all(Tried::good)
+    }
+
+    pub(crate) fn print(&self) {
+        println!("{} at {}, seed {}", server(), commit(), self.plan.seed);
+        if let Some(ending) = &self.ending {
+            print_run(ending);
+        }
+        for tried in &self.tried {
+            print_control(tried);
+        }
+        println!("took {:.0?}", self.took);
+    }
+
+    pub(crate) fn json(&self) -> String {
+        let counters = self.ending.as_ref().map(|ending| ending.verdict.counters.clone()).unwrap_or_default();
+        let Counters { sent, lost, double_effects, redelivered, kills, unfinished } = counters;
+        let summary = Summary {
+            lost,
+            double_effects,
+            order_violations: self.ending.as_ref().map_or(0, |ending| out_of_order(&ending.verdict)),
+            sent,
+            messages: sent,
+            kills,
+            redelivered,
+            unfinished,
+            sabotage_caught: self.tried.iter().filter(|tried| tried.good()).count(),
+            sabotage_total: self.tried.len(),
+            seed: self.plan.seed,
+            commit: commit(),
+            server: server(),
+        };
+        serde_json::to_string(&summary).unwrap_or_default()
+    }
+}
+
+/// Offsets that were skipped, doubled or read twice.
+fn out_of_order(verdict: &Verdict) -> u64 {
+    let log = verdict.findings.iter().filter(|finding| finding.invariant == Invariant::I6);
+    log.map(|finding| finding.breaches).sum()
+}
+
+fn print_run(ending: &Ending) {
+    for finding in &ending.verdict.findings {
+        println!("{finding}");
+    }
+    for fault in &ending.faults {
+        println!("wrong: {fault}");
+    }
+    let Counters { sent, lost, double_effects, redelivered, kills, .. } = &ending.verdict.counters;
+    println!(
+        "{lost} lost of {sent} over {kills} kills, {double_effects} double effects, {redelivered} redelivered"
+    );
+    if ending.verdict.held() && 0 < *kills {
+        // No failure in n independent rounds: the chance of one in a round is below 3/n, with 95 % confidence.
+        let bound = 100.0 * 3.0 / *kills as f64;
+        println!("no failure in {kills} rounds: with 95 % confidence, less than {bound:.1} % of rounds fail");
+    }
+}
+
+fn print_control(tried: &Tried) {
+    let Tried { name, caught, caught_by, without, took } = tried;
+    let by: Vec<String> = caught_by.iter().map(ToString::to_string).collect();
+    let by = if by.is_empty() { "nothing".to_owned() } else { by.join(", ") };
+    let said = if *caught { "caught" } else { "NOT CAUGHT" };
+    println!("control {name}: {said}, broken: {by}, in {took:.0?}");
+    for broken in without {
+        println!("  without the bug: {broken}");
+    }
+}

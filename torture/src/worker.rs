@@ -1,0 +1,186 @@
+//! The role of a worker: works on every queue, through a store that reports what passes through it.
+
+use std::io::Read;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millpond::sqlite::rusqlite::{self, Connection};
+use millpond::sqlite::{Options, SqliteStore, SqliteUnit as _};
+use millpond::{Begun, Due, Job, Pond, Store, Verdict, Worker};
+use millpond_core::error::{Code, Error, Result};
+use millpond_testkit::judge::history::{Event, Op, Phase};
+use tokio::time::sleep;
+
+use crate::recorded::Recorded;
+use crate::stage::{EFFECT_ADD, SABOTAGE};
+use crate::wire::Reporter;
+use crate::work::{Kind, QUEUES, Work, has_effects};
+
+/// The name of the one bug that is the handler's, not the store's.
+const ACK_BEFORE_COMMIT: &str = "ack_before_commit";
+
+/// How late an effect is committed by a handler that acknowledges first.
+const LATE: Duration = Duration::from_secs(2);
+
+/// The wait after a store did not answer a handler. The attempt is given back.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// How often settled messages are deleted, and how many at most.
+const RETAIN_EVERY: Duration = Duration::from_secs(2);
+const RETAIN_ROWS: usize = 5_000;
+
+/// Every worker does it under one name: a killed one must not keep the duty.
+const RETAINER: &str = "torture";
+
+/// How a worker is started.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct Setup {
+    /// Handlers of a queue that run at once.
+    #[arg(long, default_value_t = 8)]
+    pub(crate) slots: usize,
+    /// How long what was taken over is held back before it is settled.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) dwell_ms: u64,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self { slots: 8, dwell_ms: 0 }
+    }
+}
+
+/// Works until its parent closes the pipe.
+pub(crate) fn run(url: &str, setup: Setup) -> Result<()> {
+    let failed = |error: std::io::Error| Error::new(Code::Internal, "start a worker").because(error);
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(failed)?;
+    runtime.block_on(work(url, setup))
+}
+
+async fn work(url: &str, setup: Setup) -> Result<()> {
+    let reporter = Arc::new(Reporter::default());
+    let store = Arc::new(SqliteStore::open(url, Options::default())?);
+    let dwell = Duration::from_millis(setup.dwell_ms);
+    let recorded: Arc<dyn Store> = Arc::new(Recorded::new(store, Arc::clone(&reporter), dwell));
+    let pond = Pond::with_store(Arc::clone(&recorded));
+    let acks_first = std::env::var(SABOTAGE).is_ok_and(|name| name == ACK_BEFORE_COMMIT);
+    let desk = Arc::new(Desk { reporter, acks_first, file: url.trim_start_matches("sqlite://").to_owned() });
+    let mut worker = Worker::new(&pond)
+        .state(desk)
+        .concurrency(setup.slots)
+        .shutdown_timeout(Duration::from_secs(2))
+        .cancel_grace(Duration::from_secs(1));
+    for queue in &QUEUES {
+        worker = worker.handle_any(queue, handle);
+    }
+    let retaining = tokio::spawn(retain(recorded));
+    worker.run_until(orphaned()).await?;
+    retaining.abort();
+    pond.close().await;
+    Ok(())
+}
+
+/// Resolves when the parent closed the pipe, or is gone.
+async fn orphaned() {
+    let (tell, told) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        let _ = std::io::stdin().lock().read_to_end(&mut Vec::new());
+        let _ = tell.send(());
+    });
+    let _ = told.await;
+}
+
+async fn retain(store: Arc<dyn Store>) {
+    loop {
+        sleep(RETAIN_EVERY).await;
+        if let Err(error) = store.retain(RETAINER.to_owned(), RETAIN_ROWS).await {
+            tracing::warn!(%error, cause = error.causes(), "cannot clean up now");
+        }
+    }
+}
+
+/// What handlers share.
+struct Desk {
+    reporter: Arc<Reporter>,
+    acks_first: bool,
+    file: String,
+}
+
+async fn handle(job: Job<Work>, desk: Arc<Desk>) -> Result<Verdict, String> {
+    if !job.body.belongs_to(job.id.0) {
+        desk.report(&job, Op::Lease, Phase::Fail, Some("crc"));
+    }
+    match Kind::parse(&job.kind) {
+        Some(Kind::Killer) => std::process::abort(),
+        Some(Kind::Doomed) => return Err("it always fails".to_owned()),
+        Some(Kind::Shaky) if job.attempt == 1 => return Err("it fails the first time".to_owned()),
+        Some(Kind::Sleepy) if job.releases == 0 => return Ok(again()),
+        _ => {}
+    }
+    sleep(Duration::from_millis(job.body.before_ms)).await;
+    if has_effects(&job.queue) {
+        if desk.acks_first {
+            tokio::spawn(commit_late(job, desk));
+            return Ok(Verdict::Ack);
+        }
+        if let Err(error) = commit(&job, &desk).await {
+            tracing::info!(%error, cause = error.causes(), "no effect");
+            return Ok(again());
+        }
+    }
+    sleep(Duration::from_millis(job.body.after_ms)).await;
+    Ok(Verdict::Ack)
+}
+
+/// Not now, and no fault of the message.
+fn again() -> Verdict {
+    Verdict::Snooze { until: Due::In(AGAIN) }
+}
+
+async fn commit(job: &Job<Work>, desk: &Desk) -> Result<()> {
+    let Begun::Open(mut unit) = job.begin().await? else { return Ok(()) };
+    let row = row(job);
+    unit.sqlite(move |conn| insert(conn, &row)).await?;
+    let committed = unit.commit().await;
+    match &committed {
+        Ok(()) => desk.report(job, Op::Effect, Phase::Ok, None),
+        Err(error) if error.code() == Code::UnknownOutcome => desk.report(job, Op::Effect, Phase::Info, None),
+        Err(_) => {}
+    }
+    committed
+}
+
+/// The known bug: the message was acknowledged, its effect is yet to come.
+async fn commit_late(job: Job<Work>, desk: Arc<Desk>) {
+    sleep(LATE).await;
+    let (row, file) = (row(&job), desk.file.clone());
+    let write = move || {
+        let conn = Connection::open(file)?;
+        conn.busy_timeout(LATE)?;
+        insert(&conn, &row)
+    };
+    if let Ok(Ok(())) = tokio::task::spawn_blocking(write).await {
+        desk.report(&job, Op::Effect, Phase::Ok, None);
+    }
+}
+
+type Row = (uuid::Uuid, String, i64);
+
+fn row(job: &Job<Work>) -> Row {
+    (job.id.0, job.queue.to_string(), job.body.amount)
+}
+
+fn insert(conn: &Connection, (id, queue, amount): &Row) -> rusqlite::Result<()> {
+    conn.execute(EFFECT_ADD, (id, queue, amount)).map(drop)
+}
+
+impl Desk {
+    fn report(&self, job: &Job<Work>, op: Op, ph: Phase, err: Option<&str>) {
+        self.reporter.events(vec![Event {
+            queue: Some(job.queue.to_string()),
+            id: Some(job.id.0),
+            err: err.map(str::to_owned),
+            ..Event::new(0, op, ph)
+        }]);
+    }
+}
