@@ -46,10 +46,20 @@ impl Tally {
         }
     }
 
-    fn add(&mut self, other: Self) {
+    /// Adds another one.
+    pub fn add(&mut self, other: Self) {
         self.passed += other.passed;
         self.ignored += other.ignored;
     }
+}
+
+/// What a command that went well has said.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Said {
+    /// The tests it ran.
+    pub tally: Tally,
+    /// The last line of its output that is not empty.
+    pub last_line: String,
 }
 
 /// Runs `command` at the root of the repository.
@@ -57,38 +67,40 @@ impl Tally {
 /// # Errors
 ///
 /// Why it did not go well: its exit code, or that it hangs or has left something running.
-pub fn run(command: &mut Command, limits: Limits, tally: &mut Tally) -> Result<(), String> {
+pub fn run(command: &mut Command, limits: Limits) -> Result<Said, String> {
     let started = command.current_dir(repo::root()).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
     let mut child =
         started.map_err(|error| format!("cannot start {}: {error}", command.get_program().display()))?;
     let (tell, read) = mpsc::channel();
     let output = child.stdout.take().map(BufReader::new);
     std::thread::spawn(move || {
-        let mut tally = Tally::default();
+        let mut said = Said::default();
         let lines = output.into_iter().flat_map(|output| output.split(b'\n')).map_while(Result::ok);
         for line in lines {
             let line = String::from_utf8_lossy(&line);
             println!("{line}");
-            tally.read(&line);
+            said.tally.read(&line);
+            if !line.trim().is_empty() {
+                said.last_line = line.into_owned();
+            }
         }
         // Nobody listens any more if the command was given up.
-        let _ = tell.send(tally);
+        let _ = tell.send(said);
     });
     let (status, said) = watch(&mut child, limits, &read)?;
-    tally.add(said);
-    if status.success() { Ok(()) } else { Err(status.to_string()) }
+    if status.success() { Ok(said) } else { Err(status.to_string()) }
 }
 
 /// Waits for the end of the command and of its output.
 fn watch(
     child: &mut Child,
     limits: Limits,
-    read: &mpsc::Receiver<Tally>,
-) -> Result<(ExitStatus, Tally), String> {
+    read: &mpsc::Receiver<Said>,
+) -> Result<(ExitStatus, Said), String> {
     let (started, mut ended) = (Instant::now(), None);
     loop {
         match read.recv_timeout(LOOK_EVERY) {
-            Ok(tally) => return Ok((child.wait().map_err(|error| error.to_string())?, tally)),
+            Ok(said) => return Ok((child.wait().map_err(|error| error.to_string())?, said)),
             Err(RecvTimeoutError::Disconnected) => return Err("its output cannot be shown".to_owned()),
             Err(RecvTimeoutError::Timeout) => {}
         }
@@ -112,9 +124,8 @@ mod tests {
 
     const SHORT: Limits = Limits { output: Duration::from_millis(200), ..LIMITS };
 
-    fn shell(script: &str) -> (Result<(), String>, Tally) {
-        let mut tally = Tally::default();
-        (run(Command::new("bash").args(["-c", script]), SHORT, &mut tally), tally)
+    fn shell(script: &str) -> Result<Said, String> {
+        run(Command::new("bash").args(["-c", script]), SHORT)
     }
 
     #[test]
@@ -122,27 +133,26 @@ mod tests {
         let line = |passed, ignored| {
             format!("test result: ok. {passed} passed; 0 failed; {ignored} ignored; 0 measured")
         };
-        let script = format!("echo '{}'; echo test a ... ok; echo '{}'", line(12, 1), line(3, 0));
-        assert_eq!(shell(&script), (Ok(()), Tally { passed: 15, ignored: 1 }));
+        let script = format!("echo '{}'; echo test a ... ok; echo '{}'; echo", line(12, 1), line(3, 0));
+        let tally = Tally { passed: 15, ignored: 1 };
+        assert_eq!(shell(&script), Ok(Said { tally, last_line: line(3, 0) }));
     }
 
     #[test]
     fn a_command_that_fails_says_how() {
-        assert_eq!(shell("exit 3").0, Err("exit status: 3".to_owned()));
-        let gone = run(&mut Command::new("no-such-program-of-ours"), SHORT, &mut Tally::default());
+        assert_eq!(shell("exit 3"), Err("exit status: 3".to_owned()));
+        let gone = run(&mut Command::new("no-such-program-of-ours"), SHORT);
         assert!(gone.unwrap_err().starts_with("cannot start no-such-program-of-ours"));
     }
 
     #[test]
     fn a_command_that_hangs_is_given_up() {
         let limits = Limits { command: Duration::ZERO, ..LIMITS };
-        let ended = run(Command::new("sleep").arg("60"), limits, &mut Tally::default());
-        assert!(ended.unwrap_err().starts_with("it was given up"));
+        assert!(run(Command::new("sleep").arg("60"), limits).unwrap_err().starts_with("it was given up"));
     }
 
     #[test]
     fn a_command_that_leaves_something_running_fails() {
-        let (ended, _) = shell("sleep 2 &");
-        assert!(ended.unwrap_err().contains("left something running"));
+        assert!(shell("sleep 2 &").unwrap_err().contains("left something running"));
     }
 }

@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 use crate::run::{LIMITS, Tally, run};
-use crate::{guard, repo};
+use crate::{guard, outcome, repo};
 
 /// Messages and kills of the crash test that is part of every run. The long ones are `cargo xtask torture`.
 const TORTURE: &[&str] = &["sqlite", "--messages", "5000", "--kills", "10", "--seed", "1", "--json"];
@@ -28,6 +28,8 @@ pub struct Step {
     /// What a person would type to run it alone.
     pub alone: String,
     command: Command,
+    /// What must hold of the last line of its output.
+    holds: fn(&str) -> Result<(), String>,
 }
 
 /// The steps of `cargo xtask test`.
@@ -42,8 +44,8 @@ pub fn test() -> Vec<Step> {
         docs,
         cargo("build", &["build", "--workspace", "--all-targets"]),
         cargo("tests", &["test", "--workspace"]),
-        built("crash test", "millpond-torture", "cargo run -p millpond-torture -- ", TORTURE),
-        built("demo", "millpond", "cargo run -- ", DEMO),
+        Step { holds: outcome::crash_test, ..built("crash test", "millpond-torture", TORTURE) },
+        Step { holds: outcome::demo, ..built("demo", "millpond-cli", DEMO) },
         readme(),
     ]
 }
@@ -56,7 +58,10 @@ pub fn run_all(mut steps: Vec<Step>) -> ExitCode {
     for (number, step) in steps.iter_mut().enumerate() {
         println!("\n== {} of {count}: {} · {}", number + 1, step.name, step.alone);
         let began = Instant::now();
-        let ended = run(&mut step.command, LIMITS, &mut tally);
+        let ended = run(&mut step.command, LIMITS).and_then(|said| {
+            tally.add(said.tally);
+            (step.holds)(&said.last_line)
+        });
         println!("-- {}: {:.1} s", step.name, began.elapsed().as_secs_f64());
         if let Err(why) = ended {
             println!("\nFAILED at {}: {why}. To run it alone:\n  {}", step.name, step.alone);
@@ -72,14 +77,14 @@ pub fn run_all(mut steps: Vec<Step>) -> ExitCode {
 fn cargo(name: &'static str, args: &[&str]) -> Step {
     let mut command = Command::new(repo::cargo());
     command.args(args);
-    Step { name, alone: format!("cargo {}", args.join(" ")), command }
+    Step { name, alone: format!("cargo {}", args.join(" ")), command, holds: |_| Ok(()) }
 }
 
-/// A program that the build step has made.
-fn built(name: &'static str, program: &str, alone: &str, args: &[&str]) -> Step {
-    let mut command = Command::new(programs().join(program));
+/// The one program of a package, which the build step has made.
+fn built(name: &'static str, package: &str, args: &[&str]) -> Step {
+    let mut command = Command::new(programs().join(package.trim_end_matches("-cli")));
     command.args(args);
-    Step { name, alone: format!("{alone}{}", args.join(" ")), command }
+    Step { name, alone: format!("cargo run -p {package} -- {}", args.join(" ")), command, holds: |_| Ok(()) }
 }
 
 /// The folder of the programs that were built in the development profile.
@@ -105,6 +110,7 @@ fn readme() -> Step {
         name: "commands of the README",
         alone: "the `sh` blocks of README.md, in an empty folder".into(),
         command,
+        holds: |_| Ok(()),
     }
 }
 
@@ -112,14 +118,18 @@ fn readme() -> Step {
 mod tests {
     use super::*;
 
+    fn step(name: &'static str) -> Step {
+        Step { name, alone: name.to_owned(), command: Command::new(name), holds: |_| Ok(()) }
+    }
+
     #[test]
     fn a_step_that_fails_ends_the_run() {
-        let steps = |programs: &[&'static str]| {
-            let step =
-                |name: &&'static str| Step { name, alone: (*name).to_owned(), command: Command::new(name) };
-            programs.iter().map(step).collect()
-        };
-        assert_eq!(run_all(steps(&["true", "true"])), ExitCode::SUCCESS);
-        assert_eq!(run_all(steps(&["true", "false", "true"])), ExitCode::FAILURE);
+        assert_eq!(run_all(vec![step("true"), step("true")]), ExitCode::SUCCESS);
+        assert_eq!(run_all(vec![step("true"), step("false"), step("true")]), ExitCode::FAILURE);
+    }
+
+    #[test]
+    fn a_step_whose_last_line_is_wrong_fails() {
+        assert_eq!(run_all(vec![Step { holds: outcome::demo, ..step("true") }]), ExitCode::FAILURE);
     }
 }
