@@ -11,6 +11,7 @@ use millpond_core::reason::Release;
 use millpond_core::settle::{Counters, Ending, Policy, settle};
 use millpond_core::store::{ClaimRef, Renewal, Renewed, SettleClaim, SettleItem, Store};
 use millpond_core::time::Timestamp;
+use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -24,6 +25,7 @@ pub(crate) struct LeaseWatch {
     inner: Mutex<Inner>,
     lease: Duration,
     lost: AtomicBool,
+    renewed: Notify,
 }
 
 #[derive(Debug)]
@@ -41,7 +43,7 @@ impl LeaseWatch {
         let database = (renewed.now, Instant::now());
         let until = asked + lease - lease / 10;
         let inner = Mutex::new(Inner { until, database, in_touch_since: renewed.now });
-        Self { inner, lease, lost: AtomicBool::new(false) }
+        Self { inner, lease, lost: AtomicBool::new(false), renewed: Notify::new() }
     }
 
     /// Database time, as far as is known here. Only for what the database itself does not decide.
@@ -55,6 +57,18 @@ impl LeaseWatch {
         self.lock().in_touch_since
     }
 
+    /// Waits until the lease lasts, by this process's own clock. A process that was suspended must not begin what
+    /// somebody else may have taken over.
+    pub(crate) async fn live(&self) {
+        loop {
+            let renewed = self.renewed.notified();
+            if !self.is_over() {
+                return;
+            }
+            renewed.await;
+        }
+    }
+
     fn granted(&self, asked: Instant, renewed: &Renewed, after_gap: bool) {
         let mut inner = self.lock();
         inner.until = asked + self.lease - self.lease / 10;
@@ -62,6 +76,7 @@ impl LeaseWatch {
         if after_gap {
             inner.in_touch_since = renewed.now;
         }
+        drop(inner);
         self.lost.store(false, Ordering::Release);
     }
 
@@ -112,6 +127,8 @@ impl Renewer {
                     (gap, wait) = (false, period.saturating_sub(asked.elapsed()));
                     patience.reset();
                     self.compare(&renewed.claims, &known).await;
+                    // What was taken over is out of the hands by now: the rest may begin.
+                    self.watch.renewed.notify_waiters();
                 }
                 failed => {
                     let why = failed.map_or_else(
@@ -143,7 +160,8 @@ impl Renewer {
     async fn compare(&self, stored: &[ClaimRef], known: &[Token]) {
         for token in self.hands.missing(stored, known) {
             tracing::warn!("a claim of this worker was taken over: its jobs are told to stop");
-            self.stations.iter().for_each(|station| station.board.cancel(Some(token)));
+            self.hands.drop_claim(token);
+            self.stations.iter().for_each(|station| station.lose(token));
         }
         for claim in self.hands.unknown(stored) {
             if let Err(error) = self.give_back(claim).await {

@@ -100,7 +100,7 @@ impl Worker {
     }
 
     /// Registers the handler of a queue: of messages that name no kind of their own.
-    pub fn handle<B: Body, A>(self, queue: &Queue<B>, handler: impl Handler<B, A> + Send) -> Self {
+    pub fn handle<B: Body, A>(self, queue: &Queue<B>, handler: impl Handler<B, A>) -> Self {
         self.register(queue, KindOf::Own, handler)
     }
 
@@ -109,13 +109,13 @@ impl Worker {
         self,
         queue: &Queue<C>,
         kind: impl Into<String>,
-        handler: impl Handler<B, A> + Send,
+        handler: impl Handler<B, A>,
     ) -> Self {
         self.register(queue, KindOf::Named(kind.into()), handler)
     }
 
     /// Registers the handler of every kind of a queue that has none of its own here.
-    pub fn handle_any<B: Body, C, A>(self, queue: &Queue<C>, handler: impl Handler<B, A> + Send) -> Self {
+    pub fn handle_any<B: Body, C, A>(self, queue: &Queue<C>, handler: impl Handler<B, A>) -> Self {
         self.register(queue, KindOf::Any, handler)
     }
 
@@ -197,7 +197,7 @@ impl Worker {
         mut self,
         queue: &Queue<C>,
         kind: KindOf,
-        handler: impl Handler<B, A> + Send,
+        handler: impl Handler<B, A>,
     ) -> Self {
         self.registrations.push(Registration {
             queue: queue.untyped(),

@@ -94,13 +94,17 @@ impl Board {
         running
     }
 
+    /// Whether the slot's handler was settled without it.
+    pub(crate) fn was_given_up(&self, slot: usize) -> bool {
+        self.slots[slot].stuck.load(Ordering::Acquire)
+    }
+
     /// Resolves when the slot must drop its handler.
     pub(crate) async fn must_drop(&self, slot: usize) {
-        let slot = &self.slots[slot];
         loop {
-            slot.drop_handler.notified().await;
+            self.slots[slot].drop_handler.notified().await;
             // A hint may be left from an earlier run that returned by itself in the last moment.
-            if slot.stuck.load(Ordering::Acquire) {
+            if self.was_given_up(slot) {
                 return;
             }
         }

@@ -14,6 +14,8 @@ pub(crate) struct Waiting {
     pub(crate) held: ClaimRef,
     pub(crate) message: Leased,
     pub(crate) since: Instant,
+    /// Taking it out told the worker to lease more.
+    pub(crate) told_low: bool,
 }
 
 /// First in, first out. Bounded by what [`next_lease`](super::plan::next_lease) asks for.
@@ -68,13 +70,14 @@ impl Feed {
 
     fn pop(&self) -> Popped {
         let mut inner = self.lock();
-        let Some(waiting) = inner.waiting.pop_front() else {
+        let Some(mut waiting) = inner.waiting.pop_front() else {
             return if inner.closed { Popped::Closed } else { Popped::Empty };
         };
         inner.bytes = inner.bytes.saturating_sub(waiting.message.body.len());
-        let (left, low) = (inner.waiting.len(), inner.waiting.len() == inner.low_water);
+        let left = inner.waiting.len();
+        waiting.told_low = left == 0 || left == inner.low_water;
         drop(inner);
-        if low || left == 0 {
+        if waiting.told_low {
             self.low.notify_one();
         }
         // One slot wakes the next: a single hint may stand for many messages.

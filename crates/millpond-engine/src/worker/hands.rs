@@ -47,6 +47,11 @@ impl Hands {
         self.lock().remove(&token);
     }
 
+    /// Whether a claim is in hand, as far as is known.
+    pub(crate) fn holds(&self, token: Token) -> bool {
+        self.lock().contains_key(&token)
+    }
+
     /// Messages of a claim were settled.
     pub(crate) fn settled(&self, token: Token, messages: usize) {
         let mut claims = self.lock();

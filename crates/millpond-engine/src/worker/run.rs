@@ -13,7 +13,7 @@ use millpond_core::pick::{self, Lane};
 use millpond_core::queue::{CLASSES, LEASE_MIN};
 use millpond_core::reason::Release;
 use millpond_core::settle::Ending;
-use millpond_core::store::{CLAIM_MESSAGES_MAX, Claim, Lease, LeaseRequest, Pulse, Queue, QueueId, Renewal};
+use millpond_core::store::{Claim, Lease, LeaseRequest, Pulse, Queue, QueueId, Renewal};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -30,7 +30,7 @@ use crate::worker::board::{Board, Envelope, RunLimits};
 use crate::worker::feed::{Feed, Waiting};
 use crate::worker::hands::Hands;
 use crate::worker::kinds::Kinds;
-use crate::worker::plan::{AHEAD_BYTES_MAX, InHand, Speed, next_lease};
+use crate::worker::plan::{InHand, Speed, next_lease};
 use crate::worker::settler::{Endings, Settler};
 use crate::worker::slot::{self, Station};
 use crate::worker::suspects::{Answer, Suspects};
@@ -157,9 +157,10 @@ impl Loop {
         let left = self.hands.left();
         let with_suspects = self.queues.iter().position(|line| line.has_suspects);
         if let Some((queue, hands_empty)) = self.suspects.ask(with_suspects, left.in_hand, self.leases.len())
+            && let Some((messages, bytes)) = self.queues[queue].next_lease(&self.endings)
         {
             self.suspects = Suspects::Asking { queue };
-            self.begin_lease(queue, CLAIM_MESSAGES_MAX, AHEAD_BYTES_MAX, Some(hands_empty));
+            self.begin_lease(queue, messages, bytes, Some(hands_empty));
         }
         if !self.suspects.ordinary_may_lease() {
             return;
@@ -403,7 +404,8 @@ fn take_claim(line: &mut Lines, hands: &Hands, endings: &Endings, claim: Claim) 
     hands.take(held, messages.len(), suspects);
     endings.expect(held.token, line.station.queue.id, messages.len());
     let since = Instant::now();
-    let waiting = messages.into_iter().map(|message| Waiting { held, message, since }).collect();
+    let waiting =
+        messages.into_iter().map(|message| Waiting { held, message, since, told_low: false }).collect();
     // A feed that was closed meanwhile hands them back: the worker stops.
     release(&line.station, line.station.feed.fill(waiting), Release::Shutdown);
 }
@@ -455,6 +457,7 @@ impl Parts {
             feed: Feed::new(Arc::clone(&self.low)),
             board: Board::new(slots),
             endings: Arc::clone(&self.endings),
+            hands: Arc::clone(&self.hands),
             lease: Arc::clone(&self.watch),
             unit_limit: self.lease / 3,
         };

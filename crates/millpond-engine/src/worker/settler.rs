@@ -86,6 +86,11 @@ impl Endings {
         }
     }
 
+    /// A claim was taken over: what is left of it is somebody else's.
+    pub(crate) fn lost(&self, token: Token) {
+        self.lock().open.remove(&token);
+    }
+
     /// A handler ran for this long.
     pub(crate) fn measured(&self, queue: &Queue, run: Duration) {
         let mut inner = self.lock();

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use millpond_core::message::Token;
 use millpond_core::reason::{Failure, Release};
 use millpond_core::redact;
 use millpond_core::settle::{Ending, Policy, Verdict};
@@ -20,6 +21,7 @@ use crate::pond::Pond;
 use crate::renewal::LeaseWatch;
 use crate::worker::board::{Board, Envelope};
 use crate::worker::feed::{Feed, Waiting};
+use crate::worker::hands::Hands;
 use crate::worker::kinds::Kinds;
 use crate::worker::settler::Endings;
 
@@ -32,15 +34,22 @@ pub(crate) struct Station {
     pub(crate) feed: Feed,
     pub(crate) board: Board,
     pub(crate) endings: Arc<Endings>,
+    pub(crate) hands: Arc<Hands>,
     pub(crate) lease: Arc<LeaseWatch>,
     /// How long a handler's own transaction may hold the store.
     pub(crate) unit_limit: Duration,
 }
 
+/// A handler that takes longer may be one that blocks its thread.
+const QUICK: Duration = Duration::from_millis(1);
+
 /// Runs slot `number` until the feed is closed and empty.
 pub(crate) async fn run(station: Arc<Station>, number: usize) {
+    let mut last = Duration::MAX;
     while let Some(waiting) = station.feed.next().await {
-        station.work(number, waiting).await;
+        let began = Instant::now();
+        station.work(number, waiting, last).await;
+        last = began.elapsed();
     }
 }
 
@@ -53,8 +62,13 @@ enum Ended {
 }
 
 impl Station {
-    async fn work(&self, slot: usize, waiting: Waiting) {
-        let Waiting { held, message, .. } = waiting;
+    /// Works on one message; `last` is how long the one before it took in this slot.
+    async fn work(&self, slot: usize, waiting: Waiting, last: Duration) {
+        let Waiting { held, message, told_low, .. } = waiting;
+        self.lease.live().await;
+        if !self.hands.holds(held.token) {
+            return;
+        }
         let (kind, handler) = self.kinds.find(message.kind.as_deref());
         let envelope = Envelope::of(held, &message, kind.clone());
         if let Some((ending, error)) = self.not_runnable(&message, handler.is_some()) {
@@ -69,6 +83,16 @@ impl Station {
         let started = Instant::now();
         let guard = Aborted { station: self, slot };
         self.board.put(slot, envelope.clone(), Arc::clone(&context), started);
+        // What was woken from here runs on this thread next, and nobody else takes it from there: were the handler
+        // to block, the worker's loop, the settler or the next slot would wait for it.
+        if told_low || QUICK <= last {
+            tokio::task::yield_now().await;
+            if self.board.was_given_up(slot) {
+                std::mem::forget(guard);
+                self.board.take(slot);
+                return;
+            }
+        }
         // Decoding may run code of the body's type; it is bounded by the watchdog like the handler itself.
         let ended = match handler.start(delivery) {
             Ok(future) => self.watch(slot, Arc::clone(&context), future).await,
@@ -81,6 +105,12 @@ impl Station {
         };
         std::mem::forget(guard);
         self.ended(slot, ended);
+    }
+
+    /// A claim was taken over: its handlers are told to stop, and what waits of it is not begun.
+    pub(crate) fn lose(&self, token: Token) {
+        self.endings.lost(token);
+        self.board.cancel(Some(token));
     }
 
     /// What speaks against running a message at all.
