@@ -1,0 +1,106 @@
+//! The contract: what every store must keep, one function for each scenario, run by a macro in the crate of each
+//! store. A `C` number is that of the contract suite; a name without one is a rule below the engine.
+//!
+//! A scenario gets a fresh store and queues that nobody else has. It waits for what it expects and never for a
+//! time, and asserts sets and counts, never a sequence.
+
+pub mod delay;
+pub mod delivery;
+pub mod lease;
+pub mod listeners;
+pub mod publishing;
+pub mod retry;
+pub mod stop;
+
+use millpond_core::store::Settled;
+
+/// Recorded, and nothing was done before.
+fn applied() -> Settled {
+    Settled::Applied { done_anyway: Vec::new() }
+}
+
+/// A test for each scenario, on a fresh [`Provider`](crate::bench::Provider) each. The crate needs `tokio` with
+/// its macros.
+#[macro_export]
+macro_rules! contract {
+    ($provider:expr) => {
+        $crate::contract_tests! { $provider;
+            delivery {
+                c001_three_messages_arrive_and_no_other
+                c003_a_body_equals_its_json_form
+                c004_the_smallest_and_the_largest_body_are_kept_byte_for_byte
+                c005_a_body_that_is_too_large_refuses_its_whole_batch
+                c006_the_longest_name_round_trips
+                c007_poison_dies_with_its_bytes_and_holds_nothing_up
+                c008_a_thousand_messages_pass_four_slots
+                c009_a_queue_without_order_delivers_a_set
+            }
+            retry {
+                c010_a_second_delivery_succeeds
+                c011_exhausted_after_two_attempts
+                c015_a_panic_is_a_failed_attempt
+                c015_an_aborted_task_is_a_failed_attempt
+                c015_a_handler_that_takes_too_long_is_dropped
+                c015_a_handler_that_stops_when_told_has_failed_too
+                c015_a_blocking_handler_is_settled_without_it
+                c016_attempts_follow_the_backoff_list
+                c017_three_deaths_alone_spend_three_attempts
+                c018_without_a_hook_it_is_a_dead_letter_and_a_count
+                only_a_failed_attempt_is_counted
+                a_return_is_served_before_the_backlog
+                a_second_settlement_under_one_lease_changes_nothing
+            }
+            lease {
+                c027_no_message_has_two_live_leases
+                c028_a_dead_nodes_message_is_delivered_by_another
+                c029_a_long_async_handler_keeps_its_message
+                c029_long_blocking_handlers_keep_their_messages
+                c030_who_wakes_up_late_settles_nothing
+                c030_a_token_is_refused_after_the_takeover
+                a_renewed_lease_is_not_taken
+                an_ended_worker_is_reclaimed_at_once
+                c031_a_lease_lost_alone_spends_the_last_attempt
+                c031_leases_lost_in_company_are_not_charged
+                suspects_are_bisected_until_the_killer_is_alone
+                a_worker_takes_a_single_suspect_with_empty_hands
+                c032_a_backlog_survives_a_restart_of_everything
+                the_highest_claim_is_kept_as_the_cursor
+                a_committed_effect_is_done_whatever_the_verdict
+            }
+            publishing {
+                m1_racing_appenders_leave_no_gap
+                c041_two_relays_move_each_row_once
+            }
+            listeners {
+                c046_only_the_node_with_a_handler_is_called
+            }
+            delay {
+                c049_a_delay_ends_on_time
+            }
+            stop {
+                c054_a_handler_that_ends_in_time_is_acknowledged
+                c055_a_handler_that_ignores_its_token_is_put_back
+                c055_a_second_signal_tells_handlers_to_stop_at_once
+                c056_a_store_that_is_held_up_loses_nothing
+                c056_a_restart_under_load_loses_nothing
+                c056_live_workers_renew_first_when_the_store_is_back
+            }
+        }
+    };
+}
+
+/// The tests of [`contract!`](crate::contract!), from chapters and names.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! contract_tests {
+    ($provider:expr; $($chapter:ident { $($scenario:ident)* })*) => {
+        $($(
+            #[tokio::test(flavor = "multi_thread")]
+            async fn $scenario() {
+                let bench = $crate::bench::Bench::new($provider);
+                $crate::contract::$chapter::$scenario(&bench).await;
+                bench.close().await;
+            }
+        )*)*
+    };
+}
