@@ -4,10 +4,6 @@
 pub(crate) struct Dice(u64);
 
 impl Dice {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
     /// The dice of one thing among many of a kind, so that things do not depend on the order of their making.
     pub(crate) fn of(seed: u64, kind: u64, number: u64) -> Self {
         let mut dice = Self(seed ^ kind.rotate_left(48));

@@ -62,6 +62,8 @@ struct Parent<'s> {
     started: Instant,
     senders: Vec<Running>,
     workers: Vec<Running>,
+    /// Senders that die with their next batch, by their place, and how long after they get it.
+    doomed: VecDeque<(usize, Duration)>,
     /// Workers that are stopped, and until when.
     paused: HashMap<u32, Instant>,
     faults: VecDeque<Planned>,
@@ -88,6 +90,7 @@ impl<'s> Parent<'s> {
             started,
             senders,
             workers,
+            doomed: VecDeque::new(),
             paused: HashMap::new(),
             faults: plan.faults().into(),
             assigned: HashMap::new(),
@@ -103,13 +106,14 @@ impl<'s> Parent<'s> {
 
     /// Until every batch is stored and every fault was caused.
     fn load(&mut self) -> Outcome<()> {
-        while self.answered < self.plan.batches() || !self.faults.is_empty() {
+        while self.answered < self.plan.batches() || !self.faults.is_empty() || !self.doomed.is_empty() {
             if self.plan.load() * LOAD_SLOWER_MAX + DRAIN_LIMIT < self.started.elapsed() {
                 let (answered, batches) = (self.answered, self.plan.batches());
                 return Err(format!("only {answered} of {batches} batches could be sent").into());
             }
             self.cause_faults()?;
             self.give_orders()?;
+            self.kill_late()?;
             if let Some(notice) = self.stage.notice(TICK) {
                 self.attend(notice)?;
             }
@@ -205,6 +209,25 @@ impl<'s> Parent<'s> {
             if let Err(error) = told {
                 eprintln!("a sender did not take its order: {error}");
             }
+            self.kill_doomed(place)?;
+        }
+        Ok(())
+    }
+
+    /// Kills the sender that was given a batch just now, if it is its turn.
+    fn kill_doomed(&mut self, place: usize) -> Outcome<()> {
+        let is_it = |(doomed, _): &mut (usize, Duration)| *doomed == place;
+        let Some((_, after)) = self.doomed.pop_front_if(is_it) else { return Ok(()) };
+        std::thread::sleep(after);
+        std::mem::replace(&mut self.senders[place], self.stage.sender()?).kill()
+    }
+
+    /// Kills the senders for which no batch is left to die with.
+    fn kill_late(&mut self) -> Outcome<()> {
+        if self.answered == self.plan.batches() && self.faults.is_empty() {
+            for (place, _) in std::mem::take(&mut self.doomed) {
+                std::mem::replace(&mut self.senders[place], self.stage.sender()?).kill()?;
+            }
         }
         Ok(())
     }
@@ -235,9 +258,9 @@ impl<'s> Parent<'s> {
                 let place = self.awake(whom);
                 std::mem::replace(&mut self.workers[place], self.stage.worker(Setup::default())?).kill()
             }
-            Fault::KillSender(whom) => {
-                let place = whom % SENDERS;
-                std::mem::replace(&mut self.senders[place], self.stage.sender()?).kill()
+            Fault::KillSender(whom, after) => {
+                self.doomed.push_back((whom % SENDERS, after));
+                Ok(())
             }
             Fault::KillAll => self.kill_all(),
             Fault::Pause(whom, long) => {

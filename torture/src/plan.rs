@@ -30,9 +30,10 @@ pub(crate) struct Plan {
 /// Something that is done to a process, or to all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// A number of a worker or sender; the next one that runs is taken.
+    /// A number of a worker; the next one that runs is taken.
     KillWorker(usize),
-    KillSender(usize),
+    /// A number of a sender, which dies so long after it is given its next batch.
+    KillSender(usize, Duration),
     KillAll,
     /// A worker is stopped for longer than its lease, and goes on.
     Pause(usize, Duration),
@@ -80,7 +81,7 @@ impl Plan {
         let whom = dice.between(0, 1_000) as usize;
         let fault = match dice.between(0, 100) {
             0..=4 => Fault::KillAll,
-            5..=29 => Fault::KillSender(whom),
+            5..=29 => Fault::KillSender(whom, Duration::from_micros(dice.between(0, 6_000))),
             _ => Fault::KillWorker(whom),
         };
         Planned { at: self.load().mul_f64(share), fault }
@@ -127,8 +128,8 @@ fn message(dice: &mut Dice) -> MessageOrder {
     };
     let amount = dice.between(1, 1_000) as i64;
     let delay_ms = if dice.chance(30) { dice.between(100, 3_000) } else { 0 };
-    let before_ms = if dice.chance(10) { dice.between(50, 300) } else { dice.between(0, 8) };
-    let after_ms = if dice.chance(50) { dice.between(1, 100) } else { 0 };
+    let before_ms = if dice.chance(500) { dice.between(20, 200) } else { dice.between(0, 8) };
+    let after_ms = if dice.chance(300) { dice.between(1, 150) } else { 0 };
     MessageOrder { kind, amount, delay_ms, before_ms, after_ms }
 }
 
