@@ -392,6 +392,11 @@ impl Node {
         self.wire.cut()
     }
 
+    /// How many hold on to its store. A worker with a pond of its own does, as long as anything of it is left.
+    pub fn users(&self) -> usize {
+        Arc::strong_count(&self.wire)
+    }
+
     /// Connects it again.
     pub fn connect(&self, store: Arc<dyn Store>) {
         self.wire.connect(store);

@@ -354,6 +354,13 @@ impl Loop {
     }
 }
 
+/// A worker whose future is dropped renews nothing any more: its messages are reclaimed.
+impl Drop for Loop {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
 impl Lines {
     fn next_lease(&mut self, endings: &Endings) -> Option<(usize, usize)> {
         let (runs, total) = endings.take_speed(self.station.queue.id);
@@ -517,6 +524,7 @@ impl Parts {
             endings: Arc::clone(&endings),
             hands: Arc::clone(&hands),
             settled: Arc::clone(&settled),
+            stop: stop.clone(),
         };
         let settler = tokio::spawn(settler.run());
         let mut loop_ = Loop {

@@ -4,6 +4,7 @@
 //! messages with one row, and a slow one does not wait.
 
 use std::collections::{BTreeMap, HashMap};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use millpond_core::settle::Settlement;
 use millpond_core::store::{ClaimRef, Queue, QueueId, SettleClaim, SettleItem, Settled};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
 use crate::patience::Patience;
 use crate::pond::Pond;
@@ -21,6 +23,9 @@ use crate::worker::hands::Hands;
 
 /// How long an ended delivery may wait for company.
 const GATHER: Duration = Duration::from_millis(25);
+
+/// How long the last verdicts of a worker that was dropped may take to be recorded.
+const LAST: Duration = Duration::from_secs(5);
 
 /// The longest wait between two tries while the store is away.
 const RETRY_MAX: Duration = Duration::from_secs(10);
@@ -129,18 +134,32 @@ impl Endings {
     }
 }
 
-/// Records endings until it is dropped.
+/// Records endings until the worker has stopped.
 pub(crate) struct Settler {
     pub(crate) pond: Pond,
     pub(crate) endings: Arc<Endings>,
     pub(crate) hands: Arc<Hands>,
     /// Told after each batch.
     pub(crate) settled: Arc<Notify>,
+    pub(crate) stop: CancellationToken,
 }
 
 impl Settler {
     pub(crate) async fn run(self) {
-        loop {
+        let mut work = pin!(self.work());
+        tokio::select! {
+            () = &mut work => {}
+            () = self.stop.cancelled() => {}
+        }
+        if self.hands.left().in_hand != 0 {
+            // The worker was dropped: its slots are being aborted, and each says so of its message.
+            let _ = timeout(LAST, work).await;
+        }
+    }
+
+    /// Until the worker has stopped and has nothing in hand.
+    async fn work(&self) {
+        while !self.stop.is_cancelled() || self.hands.left().in_hand != 0 {
             self.endings.some.notified().await;
             // A claim that ended, or 25 ms: what comes first. Both are fine.
             let _ = timeout(GATHER, self.endings.urgent.notified()).await;

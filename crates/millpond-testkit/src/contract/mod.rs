@@ -81,6 +81,7 @@ macro_rules! contract {
                 c054_a_handler_that_ends_in_time_is_acknowledged
                 c055_a_handler_that_ignores_its_token_is_put_back
                 c055_a_second_signal_tells_handlers_to_stop_at_once
+                a_dropped_worker_lets_everything_go
                 c056_a_store_that_is_held_up_loses_nothing
                 c056_a_restart_under_load_loses_nothing
                 c056_live_workers_renew_first_when_the_store_is_back

@@ -14,6 +14,7 @@ use millpond_core::store::Store;
 use millpond_engine::job::Job;
 use millpond_engine::pond::Pond;
 use millpond_engine::queue::Queue;
+use millpond_engine::worker::Worker;
 use tokio::task::JoinHandle;
 
 use crate::bench::{Bench, Running, SETTINGS, TestQueue};
@@ -114,6 +115,37 @@ pub async fn c055_a_second_signal_tells_handlers_to_stop_at_once(bench: &Bench) 
     worker.hurry();
     worker.ended().await;
     assert_eq!(bench.look(id).await.state, State::Retrying);
+}
+
+/// A worker whose future is dropped ends like one that was killed, with what it can still say: its tasks were
+/// aborted, which is a failed attempt (C015), and nothing of it goes on, least of all the renewal of its lease.
+pub async fn a_dropped_worker_lets_everything_go(bench: &Bench) {
+    let queue = bench.queue::<u32>(SETTINGS).await;
+    let second = bench.second_node().await;
+    let users = second.users();
+    let seen = bench.recorder();
+    let recorder = Arc::clone(&seen);
+    let handler = move |job: Job<u32>| {
+        let visit = recorder.enter(&job);
+        async move {
+            std::future::pending::<()>().await;
+            drop(visit);
+            Verdict::Ack
+        }
+    };
+    let pond = Pond::new(Arc::clone(&second.store));
+    let worker = Running::start(Worker::new(&pond).concurrency(2).handle(&queue, handler));
+    drop(pond);
+    let ids = bench.send(&queue, [1, 2]).await;
+    bench.eventually("both handlers run", async || (seen.running() == 2).then_some(())).await;
+    worker.abort();
+    let left = async || (second.users() == users).then_some(());
+    bench.eventually("nothing of the worker is left", left).await;
+
+    let failed = ("RETRY".to_owned(), "error".to_owned());
+    for id in ids {
+        assert!(bench.events(id).await.contains(&failed), "{:?}", bench.events(id).await);
+    }
 }
 
 /// What a sender was told about each of its messages.
