@@ -49,8 +49,9 @@ impl Reclaim {
 
     /// Takes over and settles one page of claims; answers how many there were.
     async fn page(&self) -> Result<usize> {
-        let request =
-            TakeOver { lease: LEASE, in_touch_since: self.watch.in_touch_since(), claims_max: CLAIMS_MAX };
+        // The store may be back while this node has not renewed yet: then others have not either.
+        let Some(in_touch_since) = self.watch.in_touch_since() else { return Ok(0) };
+        let request = TakeOver { lease: LEASE, in_touch_since, claims_max: CLAIMS_MAX };
         let taken = self.pond.store().take_over(request).await?;
         for claim in &taken {
             let verdicts = verdicts(claim, self.watch.database_now());

@@ -34,7 +34,8 @@ struct Inner {
     until: Instant,
     /// Database time, as it was at an instant of this process.
     database: (Timestamp, Instant),
-    in_touch_since: Timestamp,
+    /// `None` from a renewal that failed to the next that does not.
+    in_touch_since: Option<Timestamp>,
 }
 
 impl LeaseWatch {
@@ -42,7 +43,7 @@ impl LeaseWatch {
     pub(crate) fn new(lease: Duration, asked: Instant, renewed: &Renewed) -> Self {
         let database = (renewed.now, Instant::now());
         let until = asked + lease - lease / 10;
-        let inner = Mutex::new(Inner { until, database, in_touch_since: renewed.now });
+        let inner = Mutex::new(Inner { until, database, in_touch_since: Some(renewed.now) });
         Self { inner, lease, lost: AtomicBool::new(false), renewed: Notify::new() }
     }
 
@@ -52,8 +53,9 @@ impl LeaseWatch {
         time + at.elapsed()
     }
 
-    /// Since when this node has been in touch with the store without a gap.
-    pub(crate) fn in_touch_since(&self) -> Timestamp {
+    /// Since when this node has been in touch with the store without a gap; `None`: its last renewal failed, so
+    /// that others may not have been able to renew either (R10).
+    pub(crate) fn in_touch_since(&self) -> Option<Timestamp> {
         self.lock().in_touch_since
     }
 
@@ -69,13 +71,15 @@ impl LeaseWatch {
         }
     }
 
-    fn granted(&self, asked: Instant, renewed: &Renewed, after_gap: bool) {
+    fn lost_touch(&self) {
+        self.lock().in_touch_since = None;
+    }
+
+    fn granted(&self, asked: Instant, renewed: &Renewed) {
         let mut inner = self.lock();
         inner.until = asked + self.lease - self.lease / 10;
         inner.database = (renewed.now, Instant::now());
-        if after_gap {
-            inner.in_touch_since = renewed.now;
-        }
+        inner.in_touch_since.get_or_insert(renewed.now);
         drop(inner);
         self.lost.store(false, Ordering::Release);
     }
@@ -113,7 +117,6 @@ impl Renewer {
     async fn run(self) {
         let period = self.heartbeat.lease / 3;
         let mut patience = Patience::up_to(period / 2);
-        let mut gap = false;
         let mut wait = period;
         loop {
             if timeout(wait, self.stop.cancelled()).await.is_ok() {
@@ -123,8 +126,8 @@ impl Renewer {
             let renewal = Renewal { busy: self.busy.load(Ordering::Relaxed), ..self.heartbeat.clone() };
             match timeout(period, self.store.renew(renewal)).await {
                 Ok(Ok(renewed)) => {
-                    self.watch.granted(asked, &renewed, gap);
-                    (gap, wait) = (false, period.saturating_sub(asked.elapsed()));
+                    self.watch.granted(asked, &renewed);
+                    wait = period.saturating_sub(asked.elapsed());
                     patience.reset();
                     self.compare(&renewed.claims, &known).await;
                     // What was taken over is out of the hands by now: the rest may begin.
@@ -139,7 +142,7 @@ impl Renewer {
                         },
                     );
                     tracing::warn!(why, "cannot renew the lease");
-                    gap = true;
+                    self.watch.lost_touch();
                     wait = patience.wait();
                 }
             }
@@ -194,5 +197,28 @@ pub(crate) async fn pause(stop: &CancellationToken, wait: Duration) -> bool {
     tokio::select! {
         () = stop.cancelled() => false,
         () = sleep(wait) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEASE: Duration = Duration::from_secs(30);
+
+    fn renewed(secs: i64) -> Renewed {
+        Renewed { now: Timestamp::from_secs(secs), claims: Vec::new() }
+    }
+
+    #[test]
+    fn a_node_is_out_of_touch_from_a_failed_renewal_to_the_next_one() {
+        let watch = LeaseWatch::new(LEASE, Instant::now(), &renewed(1));
+        watch.granted(Instant::now(), &renewed(11));
+        assert_eq!(watch.in_touch_since(), Some(Timestamp::from_secs(1)));
+        watch.lost_touch();
+        assert_eq!(watch.in_touch_since(), None, "it must take nothing over");
+        watch.granted(Instant::now(), &renewed(21));
+        watch.granted(Instant::now(), &renewed(31));
+        assert_eq!(watch.in_touch_since(), Some(Timestamp::from_secs(21)));
     }
 }
