@@ -61,14 +61,14 @@ impl Running {
     }
 
     /// kill -9. What it had reported is in the history when this returns.
-    pub(crate) fn kill(mut self) -> Outcome<()> {
+    pub(crate) fn kill(&mut self) -> Outcome<()> {
         self.child.kill()?;
         self.chronicle.fault(self.node, self.role, "kill");
         self.reap()
     }
 
     /// kill -9 as part of a fault that is counted elsewhere.
-    pub(crate) fn kill_uncounted(mut self) -> Outcome<()> {
+    pub(crate) fn kill_uncounted(&mut self) -> Outcome<()> {
         self.child.kill()?;
         self.reap()
     }

@@ -6,13 +6,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use millpond::sqlite::rusqlite::Connection;
-use millpond_testkit::judge::history::{Op, Phase};
+use millpond_testkit::judge::history::{Event, Op, Phase};
 use uuid::Uuid;
 
 use crate::Outcome;
 use crate::child::{Notice, Running};
 use crate::drain;
-use crate::plan::{Fault, Plan, Planned, SENDERS, WORKERS};
+use crate::plan::{Fault, Moment, Plan, Planned, SENDERS, WORKERS};
 use crate::stage::{Ending, Stage};
 use crate::wire::Report;
 use crate::work::Order;
@@ -26,6 +26,9 @@ const CHECKPOINT_EVERY: Duration = Duration::from_secs(15);
 /// How long the backlog may take to be worked off at the end, and how much longer for each thousand messages.
 const DRAIN_LIMIT: Duration = Duration::from_secs(90);
 const DRAIN_LIMIT_PER_THOUSAND: Duration = Duration::from_secs(2);
+
+/// How long the moment of a worker's death is waited for, before it dies without.
+const MOMENT_LIMIT: Duration = Duration::from_millis(1_500);
 
 /// How much longer than planned the load may take before the run is given up.
 const LOAD_SLOWER_MAX: u32 = 4;
@@ -56,6 +59,30 @@ struct Assigned {
     begun: Vec<Uuid>,
 }
 
+/// A worker that dies at a moment that has not come.
+struct Hunt {
+    place: usize,
+    moment: Moment,
+    after: Duration,
+    until: Instant,
+}
+
+impl Hunt {
+    fn is_on(&self, place: usize, events: &[Event]) -> bool {
+        let op = match self.moment {
+            Moment::Any => return false,
+            Moment::Lease => Op::Lease,
+            Moment::Effect => Op::Effect,
+            Moment::Settle => Op::Settle,
+            Moment::Reclaim => Op::Reclaim,
+        };
+        let is_it = self.place == place || self.moment == Moment::Reclaim;
+        // Of a settlement the first word, of everything else the only one.
+        let phase = if op == Op::Settle { Phase::Invoke } else { Phase::Ok };
+        is_it && events.iter().any(|event| (event.op, event.ph) == (op, phase))
+    }
+}
+
 struct Parent<'s> {
     stage: &'s Stage,
     plan: Plan,
@@ -64,6 +91,8 @@ struct Parent<'s> {
     workers: Vec<Running>,
     /// Senders that die with their next batch, by their place, and how long after they get it.
     doomed: VecDeque<(usize, Duration)>,
+    /// Deaths of workers that wait for their moment.
+    hunts: Vec<Hunt>,
     /// Workers that are stopped, and until when.
     paused: HashMap<u32, Instant>,
     faults: VecDeque<Planned>,
@@ -91,6 +120,7 @@ impl<'s> Parent<'s> {
             senders,
             workers,
             doomed: VecDeque::new(),
+            hunts: Vec::new(),
             paused: HashMap::new(),
             faults: plan.faults().into(),
             assigned: HashMap::new(),
@@ -106,7 +136,7 @@ impl<'s> Parent<'s> {
 
     /// Until every batch is stored and every fault was caused.
     fn load(&mut self) -> Outcome<()> {
-        while self.answered < self.plan.batches() || !self.faults.is_empty() || !self.doomed.is_empty() {
+        while self.answered < self.plan.batches() || self.has_faults() {
             if self.plan.load() * LOAD_SLOWER_MAX + DRAIN_LIMIT < self.started.elapsed() {
                 let (answered, batches) = (self.answered, self.plan.batches());
                 return Err(format!("only {answered} of {batches} batches could be sent").into());
@@ -141,13 +171,11 @@ impl<'s> Parent<'s> {
     fn attend(&mut self, notice: Notice) -> Outcome<()> {
         match notice {
             Notice::Report(node, Report::Events(events)) => {
-                let begun = |event: &&millpond_testkit::judge::history::Event| {
-                    (event.op, event.ph) == (Op::Send, Phase::Invoke)
-                };
+                let begun = |event: &&Event| (event.op, event.ph) == (Op::Send, Phase::Invoke);
                 if let Some(assigned) = self.assigned.get_mut(&node) {
                     assigned.begun.extend(events.iter().filter(begun).filter_map(|event| event.id));
                 }
-                Ok(())
+                self.hunt(node, &events)
             }
             Notice::Report(node, Report::Answered { stored, torn, .. }) => {
                 self.torn += usize::from(torn);
@@ -216,17 +244,19 @@ impl<'s> Parent<'s> {
 
     /// Kills the sender that was given a batch just now, if it is its turn.
     fn kill_doomed(&mut self, place: usize) -> Outcome<()> {
-        let is_it = |(doomed, _): &mut (usize, Duration)| *doomed == place;
-        let Some((_, after)) = self.doomed.pop_front_if(is_it) else { return Ok(()) };
+        let Some((_, after)) = self.doomed.front().copied().filter(|(doomed, _)| *doomed == place) else {
+            return Ok(());
+        };
+        self.doomed.pop_front();
         std::thread::sleep(after);
-        std::mem::replace(&mut self.senders[place], self.stage.sender()?).kill()
+        self.kill_sender(place)
     }
 
     /// Kills the senders for which no batch is left to die with.
     fn kill_late(&mut self) -> Outcome<()> {
         if self.answered == self.plan.batches() && self.faults.is_empty() {
             for (place, _) in std::mem::take(&mut self.doomed) {
-                std::mem::replace(&mut self.senders[place], self.stage.sender()?).kill()?;
+                self.kill_sender(place)?;
             }
         }
         Ok(())
@@ -246,17 +276,59 @@ impl<'s> Parent<'s> {
 
     fn cause_faults(&mut self) -> Outcome<()> {
         self.resume(|until| *until <= Instant::now())?;
-        while let Some(planned) = self.faults.pop_front_if(|planned| planned.at <= self.started.elapsed()) {
+        while let Some(planned) = self.faults.front().copied() {
+            if self.started.elapsed() < planned.at {
+                break;
+            }
+            self.faults.pop_front();
             self.cause(planned.fault)?;
         }
+        self.give_hunts_up()
+    }
+
+    fn has_faults(&self) -> bool {
+        !self.faults.is_empty() || !self.doomed.is_empty() || !self.hunts.is_empty()
+    }
+
+    /// Kills a worker whose moment has come.
+    fn hunt(&mut self, node: u32, events: &[Event]) -> Outcome<()> {
+        let Some(place) = self.workers.iter().position(|worker| worker.node == node) else { return Ok(()) };
+        let Some(hunt) = self.hunts.iter().position(|hunt| hunt.is_on(place, events)) else { return Ok(()) };
+        let Hunt { after, .. } = self.hunts.swap_remove(hunt);
+        std::thread::sleep(after);
+        self.kill_worker(place)
+    }
+
+    /// Kills the workers whose moment did not come.
+    fn give_hunts_up(&mut self) -> Outcome<()> {
+        let now = Instant::now();
+        let over: Vec<Hunt> = self.hunts.extract_if(.., |hunt| hunt.until <= now).collect();
+        for Hunt { place, .. } in over {
+            self.kill_worker(self.awake(place))?;
+        }
+        Ok(())
+    }
+
+    fn kill_worker(&mut self, place: usize) -> Outcome<()> {
+        self.paused.remove(&self.workers[place].node);
+        self.workers[place].kill()?;
+        self.workers[place] = self.stage.worker(Setup::default())?;
+        Ok(())
+    }
+
+    fn kill_sender(&mut self, place: usize) -> Outcome<()> {
+        self.senders[place].kill()?;
+        self.senders[place] = self.stage.sender()?;
         Ok(())
     }
 
     fn cause(&mut self, fault: Fault) -> Outcome<()> {
         match fault {
-            Fault::KillWorker(whom) => {
-                let place = self.awake(whom);
-                std::mem::replace(&mut self.workers[place], self.stage.worker(Setup::default())?).kill()
+            Fault::KillWorker(whom, Moment::Any, _) => self.kill_worker(self.awake(whom)),
+            Fault::KillWorker(whom, moment, after) => {
+                let (place, until) = (self.awake(whom), Instant::now() + MOMENT_LIMIT);
+                self.hunts.push(Hunt { place, moment, after, until });
+                Ok(())
             }
             Fault::KillSender(whom, after) => {
                 self.doomed.push_back((whom % SENDERS, after));
@@ -281,7 +353,7 @@ impl<'s> Parent<'s> {
     /// One fault: every process dies before any is started again.
     fn kill_all(&mut self) -> Outcome<()> {
         self.stage.chronicle.fault(0, "all", "kill");
-        for child in self.workers.drain(..).chain(self.senders.drain(..)) {
+        for mut child in self.workers.drain(..).chain(self.senders.drain(..)) {
             self.paused.remove(&child.node);
             child.kill_uncounted()?;
         }

@@ -30,13 +30,28 @@ pub(crate) struct Plan {
 /// Something that is done to a process, or to all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// A number of a worker; the next one that runs is taken.
-    KillWorker(usize),
+    /// A number of a worker; the next one that runs is taken. It dies so long after a moment.
+    KillWorker(usize, Moment, Duration),
     /// A number of a sender, which dies so long after it is given its next batch.
     KillSender(usize, Duration),
     KillAll,
     /// A worker is stopped for longer than its lease, and goes on.
     Pause(usize, Duration),
+}
+
+/// What a worker has just reported when it dies. Chance alone finds wide windows only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Moment {
+    /// Whatever it does.
+    Any,
+    /// It was given messages.
+    Lease,
+    /// An effect was committed.
+    Effect,
+    /// It is about to settle.
+    Settle,
+    /// It has taken over what another left, and has decided nothing yet. Any worker that does so dies.
+    Reclaim,
 }
 
 /// A fault with its moment, counted from the start of the load.
@@ -81,8 +96,12 @@ impl Plan {
         let whom = dice.between(0, 1_000) as usize;
         let fault = match dice.between(0, 100) {
             0..=4 => Fault::KillAll,
-            5..=29 => Fault::KillSender(whom, Duration::from_micros(dice.between(0, 6_000))),
-            _ => Fault::KillWorker(whom),
+            5..=29 => Fault::KillSender(whom, short(&mut dice)),
+            30..=54 => Fault::KillWorker(whom, Moment::Any, Duration::ZERO),
+            55..=64 => Fault::KillWorker(whom, Moment::Lease, short(&mut dice)),
+            65..=74 => Fault::KillWorker(whom, Moment::Effect, short(&mut dice)),
+            75..=89 => Fault::KillWorker(whom, Moment::Settle, short(&mut dice)),
+            _ => Fault::KillWorker(whom, Moment::Reclaim, short(&mut dice)),
         };
         Planned { at: self.load().mul_f64(share), fault }
     }
@@ -117,6 +136,11 @@ impl Plan {
         let half = (self.batches() / 2).max(killers);
         (0..killers).any(|number| number * half / killers == batch)
     }
+}
+
+/// A few milliseconds, in which a call to the store is begun, under way or answered.
+fn short(dice: &mut Dice) -> Duration {
+    Duration::from_micros(dice.between(0, 4_000))
 }
 
 fn message(dice: &mut Dice) -> MessageOrder {

@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use millpond::sqlite::rusqlite::{Connection, OpenFlags};
@@ -108,10 +108,7 @@ impl Stage {
 
     /// The next notice; `None` when there is none in time.
     pub(crate) fn notice(&self, limit: Duration) -> Option<Notice> {
-        match self.notices.recv_timeout(limit) {
-            Ok(notice) => Some(notice),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-        }
+        self.notices.recv_timeout(limit).ok()
     }
 
     /// A connection that only reads, for SQL of our own.
@@ -160,10 +157,18 @@ impl Stage {
         self.chronicle.checkpoint(|| Ok(counts.events()))?;
         let mut faults = drain::integrity(&conn)?;
         faults.extend(counts.differences(&self.inspected()?));
+        faults.extend(self.complaint()?);
         if !ended_well {
             faults.push("a process did not end well when it was asked to".to_owned());
         }
         Ok(Ending { verdict: self.chronicle.judge()?, faults })
+    }
+
+    /// The first error or panic that a child wrote. What is killed and stopped here gives cause for warnings only.
+    fn complaint(&self) -> Outcome<Option<String>> {
+        let log = std::fs::read_to_string(self.dir.join("children.log")).unwrap_or_default();
+        let is_bad = |line: &&str| line.contains("ERROR") || line.contains("panicked at");
+        Ok(log.lines().find(is_bad).map(str::to_owned))
     }
 
     fn inspected(&self) -> Outcome<Vec<QueueView>> {
