@@ -32,6 +32,17 @@ pub fn demo(line: &str) -> Result<(), String> {
     is(&end, "sent", &(count("done") + count("dead")).into())
 }
 
+/// The commands of the README: their last one shows a queue whose one message is done.
+///
+/// # Errors
+///
+/// What did not hold.
+pub fn readme(line: &str) -> Result<(), String> {
+    let queue = object(line)?;
+    is(&queue, "done", &1.into())?;
+    is(&queue, "sent", &1.into())
+}
+
 fn object(line: &str) -> Result<Value, String> {
     match serde_json::from_str(line) {
         Ok(end @ Value::Object(_)) => Ok(end),
@@ -95,5 +106,10 @@ mod tests {
         let good = json!({ "sent": 2_000, "done": 1_990, "dead": 10, "lost": 0 });
         let wrong = [("lost", json!(1)), ("done", json!(1_989)), ("dead", json!(0)), ("sent", json!(0))];
         check(demo, &good, &wrong);
+    }
+
+    #[test]
+    fn a_readme_whose_message_is_not_worked_fails() {
+        check(readme, &json!({ "done": 1, "sent": 1 }), &[("done", json!(0)), ("sent", json!(2))]);
     }
 }

@@ -110,7 +110,7 @@ fn readme() -> Step {
         name: "commands of the README",
         alone: "the `sh` blocks of README.md, in an empty folder".into(),
         command,
-        holds: |_| Ok(()),
+        holds: outcome::readme,
     }
 }
 
