@@ -8,10 +8,12 @@ mod board;
 mod feed;
 pub(crate) mod hands;
 mod kinds;
+mod line;
 mod plan;
 mod run;
 pub(crate) mod settler;
 pub(crate) mod slot;
+mod start;
 mod suspects;
 
 use std::collections::BTreeMap;

@@ -7,13 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use millpond_core::error::{Code, Error, Result};
+use millpond_core::error::Result;
 use millpond_core::message::Token;
-use millpond_core::pick::{self, Lane};
-use millpond_core::queue::{CLASSES, LEASE_MIN};
 use millpond_core::reason::Release;
-use millpond_core::settle::Ending;
-use millpond_core::store::{Claim, Lease, LeaseRequest, Pulse, Queue, QueueId, Renewal};
+use millpond_core::store::{Lease, LeaseRequest, Pulse, QueueId};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -22,19 +19,14 @@ use tokio_util::sync::CancellationToken;
 use crate::ids;
 use crate::patience::Patience;
 use crate::pond::Pond;
-use crate::pulse::{Activity, PulseLoop};
-use crate::reclaim::Reclaim;
-use crate::renewal::{LeaseWatch, Renewer};
-use crate::upkeep::Upkeep;
-use crate::worker::board::{Board, Envelope, RunLimits};
-use crate::worker::feed::{Feed, Waiting};
+use crate::pulse::Activity;
+use crate::worker::Worker;
 use crate::worker::hands::Hands;
-use crate::worker::kinds::Kinds;
-use crate::worker::plan::{InHand, Speed, next_lease};
-use crate::worker::settler::{Endings, Settler};
-use crate::worker::slot::{self, Station};
+use crate::worker::line::{Line, release, suspect_turns, take_claim};
+use crate::worker::settler::Endings;
+use crate::worker::slot;
+use crate::worker::start;
 use crate::worker::suspects::{Answer, Suspects};
-use crate::worker::{CONCURRENCY_MAX, Worker};
 
 /// How often running handlers are compared with their time limits.
 const WATCH_EVERY: Duration = Duration::from_millis(100);
@@ -51,81 +43,47 @@ pub(crate) async fn run(
     shutdown: impl Future<Output = ()>,
     hurry: impl Future<Output = ()>,
 ) -> Result<()> {
-    let mut loop_ = Loop::start(worker).await?;
+    let mut running = start::start(worker).await?;
     let (mut shutdown, mut hurry) = (pin!(shutdown), pin!(hurry));
-    loop_.work(shutdown.as_mut()).await;
-    loop_.stop(hurry.as_mut()).await;
+    running.work(shutdown.as_mut()).await;
+    running.stop(hurry.as_mut()).await;
     Ok(())
 }
 
-/// One queue of the worker.
-struct Lines {
-    station: Arc<Station>,
-    slots: usize,
-    limits: RunLimits,
-    speed: Speed,
-    /// A lease is under way.
-    leasing: bool,
-    may_have_more: bool,
-    /// The suspect lane has messages, as far as is known.
-    has_suspects: bool,
-    /// How long the oldest ready message of each class had waited at the last pulse.
-    waited: [Option<Duration>; CLASSES as usize],
-    turn: u64,
-}
-
 /// The answer to a lease.
-struct Answered {
+pub(super) struct Answered {
     queue: usize,
     token: Token,
     suspect: bool,
     lease: Result<Lease>,
 }
 
-struct Loop {
-    pond: Pond,
-    id: String,
-    queues: Vec<Lines>,
-    hands: Arc<Hands>,
-    endings: Arc<Endings>,
-    suspects: Suspects,
-    leases: JoinSet<Answered>,
-    slots: JoinSet<()>,
-    slot_places: std::collections::HashMap<tokio::task::Id, (usize, usize)>,
-    low: Arc<Notify>,
-    settled: Arc<Notify>,
-    pulses: watch::Receiver<Arc<Pulse>>,
-    activity: Arc<Activity>,
-    busy: Arc<AtomicU32>,
-    patience: Patience,
-    not_before: Option<Instant>,
+/// A worker that runs.
+pub(super) struct Loop {
+    pub(super) pond: Pond,
+    pub(super) id: String,
+    pub(super) queues: Vec<Line>,
+    pub(super) hands: Arc<Hands>,
+    pub(super) endings: Arc<Endings>,
+    pub(super) suspects: Suspects,
+    pub(super) leases: JoinSet<Answered>,
+    pub(super) slots: JoinSet<()>,
+    pub(super) slot_places: std::collections::HashMap<tokio::task::Id, (usize, usize)>,
+    pub(super) low: Arc<Notify>,
+    pub(super) settled: Arc<Notify>,
+    pub(super) pulses: watch::Receiver<Arc<Pulse>>,
+    pub(super) activity: Arc<Activity>,
+    pub(super) busy: Arc<AtomicU32>,
+    pub(super) patience: Patience,
+    pub(super) not_before: Option<Instant>,
     /// Ends the loops beside this one.
-    stop: CancellationToken,
-    settler: tokio::task::JoinHandle<()>,
-    shutdown_timeout: Duration,
-    cancel_grace: Duration,
+    pub(super) stop: CancellationToken,
+    pub(super) settler: tokio::task::JoinHandle<()>,
+    pub(super) shutdown_timeout: Duration,
+    pub(super) cancel_grace: Duration,
 }
 
 impl Loop {
-    async fn start(mut worker: Worker) -> Result<Self> {
-        check(&worker)?;
-        let steps = worker.poll.steps().map_err(|why| config("start a worker", why))?;
-        let bound = worker.bind()?;
-        let mut declared = Vec::new();
-        for (queue, kinds) in bound {
-            declared.push((worker.pond.resolve(&queue).await?, kinds));
-        }
-        let lease = lease_of(&worker, declared.iter().map(|(queue, _)| &**queue))?;
-        let heartbeat = heartbeat(&worker, lease, declared.iter().map(|(queue, _)| &**queue))?;
-        let asked = Instant::now();
-        let renewed = worker.pond.store().renew(heartbeat.clone()).await?;
-        let watch = Arc::new(LeaseWatch::new(lease, asked, &renewed));
-        let parts = Parts::new(&worker, lease, &watch);
-        let queues: Vec<Lines> =
-            declared.into_iter().map(|(queue, kinds)| parts.line(&worker, queue, kinds)).collect();
-        parts.begin(worker, queues, heartbeat, watch, steps)
-    }
-
     /// Works until `shutdown`.
     async fn work(&mut self, mut shutdown: Pin<&mut impl Future<Output = ()>>) {
         let pond = self.pond.clone();
@@ -290,7 +248,7 @@ impl Loop {
         }
     }
 
-    fn begin_slot(&mut self, queue: usize, number: usize) {
+    pub(super) fn begin_slot(&mut self, queue: usize, number: usize) {
         let station = Arc::clone(&self.queues[queue].station);
         let task = self.slots.spawn(slot::run(station, number));
         self.slot_places.insert(task.id(), (queue, number));
@@ -359,244 +317,4 @@ impl Drop for Loop {
     fn drop(&mut self) {
         self.stop.cancel();
     }
-}
-
-impl Lines {
-    fn next_lease(&mut self, endings: &Endings) -> Option<(usize, usize)> {
-        let (runs, total) = endings.take_speed(self.station.queue.id);
-        self.speed.measured(runs, total);
-        let ((waiting, waiting_bytes), (running, stuck)) =
-            (self.station.feed.size(), self.station.board.counts());
-        next_lease(InHand { slots: self.slots, stuck, waiting, waiting_bytes, running }, self.speed)
-    }
-
-    /// Where the next lease looks: classes by weight and age, and in each the lanes by turn.
-    fn next_turn(&mut self) -> Vec<(u8, Lane)> {
-        let turn = self.turn;
-        self.turn = turn.wrapping_add(1);
-        let classes = pick::classes(turn, &self.waited);
-        classes.into_iter().flat_map(|class| pick::lanes(turn).map(|lane| (class, lane))).collect()
-    }
-
-    /// A lease found nothing.
-    fn exhausted(&mut self, suspect: bool) {
-        if suspect {
-            self.has_suspects = false;
-        } else {
-            self.may_have_more = false;
-            self.waited = [None; CLASSES as usize];
-        }
-    }
-
-    fn pulsed(&mut self, pulse: &Pulse) {
-        let mine = || pulse.heads.iter().filter(|head| head.queue == self.station.queue.id);
-        let ordinary = || mine().filter(|head| head.lane != Lane::Suspect);
-        let mut waited = [None; CLASSES as usize];
-        for head in ordinary() {
-            let age = head.oldest.map(|oldest| pulse.now.since(oldest)).unwrap_or_default();
-            if let Some(known) = waited.get_mut(usize::from(head.class)) {
-                *known = (*known).max(Some(age));
-            }
-        }
-        let (more, suspects) = (ordinary().next().is_some(), mine().any(|head| head.lane == Lane::Suspect));
-        self.waited = waited;
-        self.may_have_more |= more;
-        self.has_suspects |= suspects;
-    }
-}
-
-fn take_claim(line: &mut Lines, hands: &Hands, endings: &Endings, claim: Claim) {
-    let Claim { held, messages, .. } = claim;
-    let suspects = messages.first().is_some_and(|message| message.suspect != 0);
-    hands.take(held, messages.len(), suspects);
-    endings.expect(held.token, line.station.queue.id, messages.len());
-    let since = Instant::now();
-    let waiting =
-        messages.into_iter().map(|message| Waiting { held, message, since, told_low: false }).collect();
-    // A feed that was closed meanwhile hands them back: the worker stops.
-    release(&line.station, line.station.feed.fill(waiting), Release::Shutdown);
-}
-
-/// Gives messages back that no handler has seen.
-fn release(station: &Station, waiting: Vec<Waiting>, why: Release) {
-    for Waiting { held, message, .. } in waiting {
-        let kind = message.kind.as_deref().map(Into::into);
-        let envelope = Envelope::of(held, &message, kind);
-        station.settle(&envelope, Ending::Released(why), None, Duration::ZERO);
-    }
-}
-
-fn suspect_turns() -> Vec<(u8, Lane)> {
-    (0..CLASSES).map(|class| (class, Lane::Suspect)).collect()
-}
-
-/// What the parts of a worker share, while it is put together.
-struct Parts {
-    hands: Arc<Hands>,
-    endings: Arc<Endings>,
-    low: Arc<Notify>,
-    settled: Arc<Notify>,
-    lease: Duration,
-    watch: Arc<LeaseWatch>,
-}
-
-impl Parts {
-    fn new(_worker: &Worker, lease: Duration, watch: &Arc<LeaseWatch>) -> Self {
-        Self {
-            hands: Arc::default(),
-            endings: Arc::default(),
-            low: Arc::default(),
-            settled: Arc::default(),
-            lease,
-            watch: Arc::clone(watch),
-        }
-    }
-
-    fn line(&self, worker: &Worker, queue: Arc<Queue>, kinds: Kinds) -> Lines {
-        let own = queue.settings.concurrency_per_node.map(|slots| slots as usize);
-        let slots = own.unwrap_or(worker.concurrency).min(worker.concurrency);
-        let limits = RunLimits { timeout: queue.settings.timeout, cancel_grace: worker.cancel_grace };
-        let station = Station {
-            pond: worker.pond.clone(),
-            name: queue.name.as_str().into(),
-            queue,
-            kinds,
-            feed: Feed::new(Arc::clone(&self.low)),
-            board: Board::new(slots),
-            endings: Arc::clone(&self.endings),
-            hands: Arc::clone(&self.hands),
-            lease: Arc::clone(&self.watch),
-            unit_limit: self.lease / 3,
-        };
-        Lines {
-            station: Arc::new(station),
-            slots,
-            limits,
-            speed: Speed::default(),
-            leasing: false,
-            may_have_more: true,
-            has_suspects: false,
-            waited: [None; CLASSES as usize],
-            turn: 0,
-        }
-    }
-
-    /// Starts the loops of the worker.
-    fn begin(
-        self,
-        worker: Worker,
-        queues: Vec<Lines>,
-        heartbeat: Renewal,
-        watch: Arc<LeaseWatch>,
-        steps: Vec<millpond_core::poll::PollStep>,
-    ) -> Result<Loop> {
-        let Worker { pond, poll, shutdown_timeout, cancel_grace, .. } = worker;
-        let Parts { hands, endings, low, settled, .. } = self;
-        let (stop, busy, activity) = (CancellationToken::new(), Arc::default(), Arc::new(Activity::new()));
-        let id = heartbeat.worker.clone();
-        let renewer = Renewer {
-            store: Arc::clone(pond.store()),
-            heartbeat,
-            busy: Arc::clone(&busy),
-            hands: Arc::clone(&hands),
-            stations: queues.iter().map(|line| Arc::clone(&line.station)).collect(),
-            watch: Arc::clone(&watch),
-            stop: stop.clone(),
-        };
-        renewer.start()?;
-        let (tell, pulses) = watch::channel(Arc::default());
-        let ids = queues.iter().map(|line| line.station.queue.id).collect();
-        let (settings, activity_too) = (poll, Arc::clone(&activity));
-        let beat = PulseLoop {
-            pond: pond.clone(),
-            queues: ids,
-            activity: activity_too,
-            settings,
-            steps,
-            tell,
-            stop: stop.clone(),
-        };
-        tokio::spawn(beat.run());
-        tokio::spawn(Reclaim { pond: pond.clone(), watch, stop: stop.clone() }.run());
-        tokio::spawn(Upkeep { pond: pond.clone(), node: id.clone(), stop: stop.clone() }.run());
-        let settler = Settler {
-            pond: pond.clone(),
-            endings: Arc::clone(&endings),
-            hands: Arc::clone(&hands),
-            settled: Arc::clone(&settled),
-            stop: stop.clone(),
-        };
-        let settler = tokio::spawn(settler.run());
-        let mut loop_ = Loop {
-            pond,
-            id,
-            queues,
-            hands,
-            endings,
-            suspects: Suspects::None,
-            leases: JoinSet::new(),
-            slots: JoinSet::new(),
-            slot_places: std::collections::HashMap::new(),
-            low,
-            settled,
-            pulses,
-            activity,
-            busy,
-            patience: Patience::new(),
-            not_before: None,
-            stop,
-            settler,
-            shutdown_timeout,
-            cancel_grace,
-        };
-        for queue in 0..loop_.queues.len() {
-            for number in 0..loop_.queues[queue].slots {
-                loop_.begin_slot(queue, number);
-            }
-        }
-        Ok(loop_)
-    }
-}
-
-fn check(worker: &Worker) -> Result<()> {
-    if worker.concurrency == 0 || CONCURRENCY_MAX < worker.concurrency {
-        let why = format!("concurrency is {}; it is from 1 to {CONCURRENCY_MAX}", worker.concurrency);
-        return Err(config("start a worker", why));
-    }
-    match worker.lease {
-        Some(lease) if lease < LEASE_MIN => {
-            Err(config("start a worker", format!("lease is {lease:?}; it is at least {LEASE_MIN:?}")))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// The worker's lease: its own, or the shortest of its queues.
-fn lease_of<'q>(worker: &Worker, queues: impl Iterator<Item = &'q Queue>) -> Result<Duration> {
-    let shortest = queues.map(|queue| queue.settings.lease).min();
-    worker.lease.or(shortest).ok_or_else(|| config("start a worker", "it has no queue"))
-}
-
-fn heartbeat<'q>(
-    worker: &Worker,
-    lease: Duration,
-    queues: impl Iterator<Item = &'q Queue>,
-) -> Result<Renewal> {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let host = if host.trim().is_empty() { "localhost".to_owned() } else { host.trim().to_owned() };
-    let random = ids::token()?.to_string();
-    let queues: Vec<String> = queues.map(|queue| queue.name.clone()).collect();
-    Ok(Renewal {
-        worker: format!("{host}-{}-{}", std::process::id(), &random[..8]),
-        host,
-        lease,
-        slots: u32::try_from(worker.concurrency * queues.len()).unwrap_or(u32::MAX),
-        queues,
-        busy: 0,
-        error: None,
-    })
-}
-
-fn config(doing: &str, why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
-    Error::new(Code::InvalidConfig, doing).because(why)
 }

@@ -1,0 +1,120 @@
+//! One queue of a worker: its slots, its speed, and what is known of its log.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millpond_core::pick::{self, Lane};
+use millpond_core::queue::CLASSES;
+use millpond_core::reason::Release;
+use millpond_core::settle::Ending;
+use millpond_core::store::{Claim, Pulse};
+
+use crate::worker::board::{Envelope, RunLimits};
+use crate::worker::feed::Waiting;
+use crate::worker::hands::Hands;
+use crate::worker::plan::{InHand, Speed, next_lease};
+use crate::worker::settler::Endings;
+use crate::worker::slot::Station;
+
+/// One queue of the worker.
+pub(super) struct Line {
+    pub(super) station: Arc<Station>,
+    pub(super) slots: usize,
+    pub(super) limits: RunLimits,
+    pub(super) speed: Speed,
+    /// A lease is under way.
+    pub(super) leasing: bool,
+    pub(super) may_have_more: bool,
+    /// The suspect lane has messages, as far as is known.
+    pub(super) has_suspects: bool,
+    /// How long the oldest ready message of each class had waited at the last pulse.
+    pub(super) waited: [Option<Duration>; CLASSES as usize],
+    pub(super) turn: u64,
+}
+
+impl Line {
+    /// A queue of which nothing is known yet.
+    pub(super) fn new(station: Arc<Station>, slots: usize, limits: RunLimits) -> Self {
+        Self {
+            station,
+            slots,
+            limits,
+            speed: Speed::default(),
+            leasing: false,
+            may_have_more: true,
+            has_suspects: false,
+            waited: [None; CLASSES as usize],
+            turn: 0,
+        }
+    }
+
+    /// Messages and bytes that its next lease should ask for; `None`: it has enough.
+    pub(super) fn next_lease(&mut self, endings: &Endings) -> Option<(usize, usize)> {
+        let (runs, total) = endings.take_speed(self.station.queue.id);
+        self.speed.measured(runs, total);
+        let ((waiting, waiting_bytes), (running, stuck)) =
+            (self.station.feed.size(), self.station.board.counts());
+        next_lease(InHand { slots: self.slots, stuck, waiting, waiting_bytes, running }, self.speed)
+    }
+
+    /// Where the next lease looks: classes by weight and age, and in each the lanes by turn.
+    pub(super) fn next_turn(&mut self) -> Vec<(u8, Lane)> {
+        let turn = self.turn;
+        self.turn = turn.wrapping_add(1);
+        let classes = pick::classes(turn, &self.waited);
+        classes.into_iter().flat_map(|class| pick::lanes(turn).map(|lane| (class, lane))).collect()
+    }
+
+    /// A lease found nothing.
+    pub(super) fn exhausted(&mut self, suspect: bool) {
+        if suspect {
+            self.has_suspects = false;
+        } else {
+            self.may_have_more = false;
+            self.waited = [None; CLASSES as usize];
+        }
+    }
+
+    pub(super) fn pulsed(&mut self, pulse: &Pulse) {
+        let mine = || pulse.heads.iter().filter(|head| head.queue == self.station.queue.id);
+        let ordinary = || mine().filter(|head| head.lane != Lane::Suspect);
+        let mut waited = [None; CLASSES as usize];
+        for head in ordinary() {
+            let age = head.oldest.map(|oldest| pulse.now.since(oldest)).unwrap_or_default();
+            if let Some(known) = waited.get_mut(usize::from(head.class)) {
+                *known = (*known).max(Some(age));
+            }
+        }
+        let (more, suspects) = (ordinary().next().is_some(), mine().any(|head| head.lane == Lane::Suspect));
+        self.waited = waited;
+        self.may_have_more |= more;
+        self.has_suspects |= suspects;
+    }
+}
+
+/// Puts the messages of a claim into the feed.
+pub(super) fn take_claim(line: &mut Line, hands: &Hands, endings: &Endings, claim: Claim) {
+    let Claim { held, messages, .. } = claim;
+    let suspects = messages.first().is_some_and(|message| message.suspect != 0);
+    hands.take(held, messages.len(), suspects);
+    endings.expect(held.token, line.station.queue.id, messages.len());
+    let since = Instant::now();
+    let waiting =
+        messages.into_iter().map(|message| Waiting { held, message, since, told_low: false }).collect();
+    // A feed that was closed meanwhile hands them back: the worker stops.
+    release(&line.station, line.station.feed.fill(waiting), Release::Shutdown);
+}
+
+/// Gives messages back that no handler has seen.
+pub(super) fn release(station: &Station, waiting: Vec<Waiting>, why: Release) {
+    for Waiting { held, message, .. } in waiting {
+        let kind = message.kind.as_deref().map(Into::into);
+        let envelope = Envelope::of(held, &message, kind);
+        station.settle(&envelope, Ending::Released(why), None, Duration::ZERO);
+    }
+}
+
+/// Where a lease of suspects looks.
+pub(super) fn suspect_turns() -> Vec<(u8, Lane)> {
+    (0..CLASSES).map(|class| (class, Lane::Suspect)).collect()
+}

@@ -1,0 +1,210 @@
+//! How a worker begins: what is refused, its lease, and the loops beside its own.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millpond_core::error::{Code, Error, Result};
+use millpond_core::poll::PollStep;
+use millpond_core::queue::LEASE_MIN;
+use millpond_core::store::{Queue, Renewal};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::ids;
+use crate::patience::Patience;
+use crate::pulse::{Activity, PulseLoop};
+use crate::reclaim::Reclaim;
+use crate::renewal::{LeaseWatch, Renewer};
+use crate::upkeep::Upkeep;
+use crate::worker::board::{Board, RunLimits};
+use crate::worker::feed::Feed;
+use crate::worker::hands::Hands;
+use crate::worker::kinds::Kinds;
+use crate::worker::line::Line;
+use crate::worker::run::Loop;
+use crate::worker::settler::{Endings, Settler};
+use crate::worker::slot::Station;
+use crate::worker::suspects::Suspects;
+use crate::worker::{CONCURRENCY_MAX, Worker};
+
+/// Starts everything of a worker but its own loop. Nothing is leased yet.
+pub(super) async fn start(mut worker: Worker) -> Result<Loop> {
+    check(&worker)?;
+    let steps = worker.poll.steps().map_err(|why| config("start a worker", why))?;
+    let bound = worker.bind()?;
+    let mut declared = Vec::new();
+    for (queue, kinds) in bound {
+        declared.push((worker.pond.resolve(&queue).await?, kinds));
+    }
+    let lease = lease_of(&worker, declared.iter().map(|(queue, _)| &**queue))?;
+    let heartbeat = heartbeat(&worker, lease, declared.iter().map(|(queue, _)| &**queue))?;
+    let asked = Instant::now();
+    let renewed = worker.pond.store().renew(heartbeat.clone()).await?;
+    let watch = Arc::new(LeaseWatch::new(lease, asked, &renewed));
+    let parts = Parts::new(lease, &watch);
+    let queues: Vec<Line> =
+        declared.into_iter().map(|(queue, kinds)| parts.line(&worker, queue, kinds)).collect();
+    parts.begin(worker, queues, heartbeat, watch, steps)
+}
+
+/// What the parts of a worker share, while it is put together.
+struct Parts {
+    hands: Arc<Hands>,
+    endings: Arc<Endings>,
+    low: Arc<Notify>,
+    settled: Arc<Notify>,
+    lease: Duration,
+    watch: Arc<LeaseWatch>,
+}
+
+impl Parts {
+    fn new(lease: Duration, watch: &Arc<LeaseWatch>) -> Self {
+        Self {
+            hands: Arc::default(),
+            endings: Arc::default(),
+            low: Arc::default(),
+            settled: Arc::default(),
+            lease,
+            watch: Arc::clone(watch),
+        }
+    }
+
+    fn line(&self, worker: &Worker, queue: Arc<Queue>, kinds: Kinds) -> Line {
+        let own = queue.settings.concurrency_per_node.map(|slots| slots as usize);
+        let slots = own.unwrap_or(worker.concurrency).min(worker.concurrency);
+        let limits = RunLimits { timeout: queue.settings.timeout, cancel_grace: worker.cancel_grace };
+        let station = Station {
+            pond: worker.pond.clone(),
+            name: queue.name.as_str().into(),
+            queue,
+            kinds,
+            feed: Feed::new(Arc::clone(&self.low)),
+            board: Board::new(slots),
+            endings: Arc::clone(&self.endings),
+            hands: Arc::clone(&self.hands),
+            lease: Arc::clone(&self.watch),
+            unit_limit: self.lease / 3,
+        };
+        Line::new(Arc::new(station), slots, limits)
+    }
+
+    /// Starts the loops of the worker.
+    fn begin(
+        self,
+        worker: Worker,
+        queues: Vec<Line>,
+        heartbeat: Renewal,
+        watch: Arc<LeaseWatch>,
+        steps: Vec<PollStep>,
+    ) -> Result<Loop> {
+        let Worker { pond, poll, shutdown_timeout, cancel_grace, .. } = worker;
+        let Parts { hands, endings, low, settled, .. } = self;
+        let (stop, busy, activity) = (CancellationToken::new(), Arc::default(), Arc::new(Activity::new()));
+        let id = heartbeat.worker.clone();
+        let renewer = Renewer {
+            store: Arc::clone(pond.store()),
+            heartbeat,
+            busy: Arc::clone(&busy),
+            hands: Arc::clone(&hands),
+            stations: queues.iter().map(|line| Arc::clone(&line.station)).collect(),
+            watch: Arc::clone(&watch),
+            stop: stop.clone(),
+        };
+        renewer.start()?;
+        let (tell, pulses) = watch::channel(Arc::default());
+        let ids = queues.iter().map(|line| line.station.queue.id).collect();
+        let (settings, activity_too) = (poll, Arc::clone(&activity));
+        let beat = PulseLoop {
+            pond: pond.clone(),
+            queues: ids,
+            activity: activity_too,
+            settings,
+            steps,
+            tell,
+            stop: stop.clone(),
+        };
+        tokio::spawn(beat.run());
+        tokio::spawn(Reclaim { pond: pond.clone(), watch, stop: stop.clone() }.run());
+        tokio::spawn(Upkeep { pond: pond.clone(), node: id.clone(), stop: stop.clone() }.run());
+        let settler = Settler {
+            pond: pond.clone(),
+            endings: Arc::clone(&endings),
+            hands: Arc::clone(&hands),
+            settled: Arc::clone(&settled),
+            stop: stop.clone(),
+        };
+        let settler = tokio::spawn(settler.run());
+        let mut running = Loop {
+            pond,
+            id,
+            queues,
+            hands,
+            endings,
+            suspects: Suspects::None,
+            leases: JoinSet::new(),
+            slots: JoinSet::new(),
+            slot_places: std::collections::HashMap::new(),
+            low,
+            settled,
+            pulses,
+            activity,
+            busy,
+            patience: Patience::new(),
+            not_before: None,
+            stop,
+            settler,
+            shutdown_timeout,
+            cancel_grace,
+        };
+        for queue in 0..running.queues.len() {
+            for number in 0..running.queues[queue].slots {
+                running.begin_slot(queue, number);
+            }
+        }
+        Ok(running)
+    }
+}
+
+fn check(worker: &Worker) -> Result<()> {
+    if worker.concurrency == 0 || CONCURRENCY_MAX < worker.concurrency {
+        let why = format!("concurrency is {}; it is from 1 to {CONCURRENCY_MAX}", worker.concurrency);
+        return Err(config("start a worker", why));
+    }
+    match worker.lease {
+        Some(lease) if lease < LEASE_MIN => {
+            Err(config("start a worker", format!("lease is {lease:?}; it is at least {LEASE_MIN:?}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The worker's lease: its own, or the shortest of its queues.
+fn lease_of<'q>(worker: &Worker, queues: impl Iterator<Item = &'q Queue>) -> Result<Duration> {
+    let shortest = queues.map(|queue| queue.settings.lease).min();
+    worker.lease.or(shortest).ok_or_else(|| config("start a worker", "it has no queue"))
+}
+
+fn heartbeat<'q>(
+    worker: &Worker,
+    lease: Duration,
+    queues: impl Iterator<Item = &'q Queue>,
+) -> Result<Renewal> {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = if host.trim().is_empty() { "localhost".to_owned() } else { host.trim().to_owned() };
+    let random = ids::token()?.to_string();
+    let queues: Vec<String> = queues.map(|queue| queue.name.clone()).collect();
+    Ok(Renewal {
+        worker: format!("{host}-{}-{}", std::process::id(), &random[..8]),
+        host,
+        lease,
+        slots: u32::try_from(worker.concurrency * queues.len()).unwrap_or(u32::MAX),
+        queues,
+        busy: 0,
+        error: None,
+    })
+}
+
+fn config(doing: &str, why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    Error::new(Code::InvalidConfig, doing).because(why)
+}
