@@ -131,6 +131,26 @@ mod tests {
         assert_eq!(status(&conn).unwrap()[0].applied_at, Some(7));
     }
 
+    /// What all migrations together make, for readers: one statement after the other, by name.
+    fn dump(conn: &Connection) -> String {
+        let mut list = conn
+            .prepare("select sql from sqlite_schema where name like 'millpond%' and sql is not null order by name")
+            .unwrap();
+        let statements = list.query_map([], |row| row.get::<_, String>(0)).unwrap();
+        statements.map(|statement| statement.unwrap() + ";\n\n").collect()
+    }
+
+    #[test]
+    fn the_committed_schema_is_what_the_migrations_make() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/schema.sql");
+        let made = dump(&migrated());
+        if std::env::var_os("UPDATE_SCHEMA").is_some() {
+            std::fs::write(path, &made).unwrap();
+        }
+        let committed = std::fs::read_to_string(path).unwrap();
+        assert!(committed == made, "schema.sql is stale: run this test once with UPDATE_SCHEMA=1");
+    }
+
     #[test]
     fn a_newer_schema_is_refused_by_name() {
         let conn = migrated();
