@@ -42,7 +42,11 @@ pub(crate) async fn no_op(job: Job<Mail>, countdown: Countdown) -> Verdict {
 
 /// The time from the start of a worker until the last of `count` handlers ran and all is settled, and the
 /// processor time of this process meanwhile.
-pub(crate) async fn drain(pond: &Pond, count: u64, concurrency: usize) -> millpond::Result<(Duration, Duration)> {
+pub(crate) async fn drain(
+    pond: &Pond,
+    count: u64,
+    concurrency: usize,
+) -> millpond::Result<(Duration, Duration)> {
     let countdown = Countdown::from(count);
     let (started, cpu) = (Instant::now(), usage::cpu("self"));
     let done = countdown.clone();

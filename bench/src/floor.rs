@@ -93,8 +93,7 @@ pub(crate) fn claim_and_delete(folder: &Path, bodies: &[Vec<u8>]) -> Result<f64>
                       order by priority, run_at, id limit 1000)
          returning id, payload",
     )?;
-    let mut complete =
-        conn.prepare("delete from floor_job where id in (select value from json_each(?1))")?;
+    let mut complete = conn.prepare("delete from floor_job where id in (select value from json_each(?1))")?;
     let started = Instant::now();
     loop {
         let rows = claim.query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?)))?;

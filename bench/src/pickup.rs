@@ -21,7 +21,11 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 /// The cadence of a worker that has been idle for over a minute, from its first poll on.
 fn idle_cadence() -> PollSettings {
-    PollSettings { min: Duration::from_millis(500), max: Duration::from_millis(500), ..PollSettings::default() }
+    PollSettings {
+        min: Duration::from_millis(500),
+        max: Duration::from_millis(500),
+        ..PollSettings::default()
+    }
 }
 
 /// A pause of random length, so that no sample meets the polls in the same phase.
@@ -78,7 +82,8 @@ pub(crate) async fn between_processes(report: &mut Report) -> millpond::Result<(
         }
         pond.send(&MAIL, [mail(number)]).await?;
         let sent = micros();
-        let line = timeout(LIMIT, lines.next_line()).await.map_err(|error| failed("measure pickup", error))?;
+        let line =
+            timeout(LIMIT, lines.next_line()).await.map_err(|error| failed("measure pickup", error))?;
         let picked = line.ok().flatten().and_then(|line| line.parse::<i64>().ok());
         let picked = picked.ok_or_else(|| failed("measure pickup", "the worker process ended"))?;
         // The first message waits for the process to start.

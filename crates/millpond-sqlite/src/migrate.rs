@@ -134,7 +134,9 @@ mod tests {
     /// What all migrations together make, for readers: one statement after the other, by name.
     fn dump(conn: &Connection) -> String {
         let mut list = conn
-            .prepare("select sql from sqlite_schema where name like 'millpond%' and sql is not null order by name")
+            .prepare(
+                "select sql from sqlite_schema where name like 'millpond%' and sql is not null order by name",
+            )
             .unwrap();
         let statements = list.query_map([], |row| row.get::<_, String>(0)).unwrap();
         statements.map(|statement| statement.unwrap() + ";\n\n").collect()
