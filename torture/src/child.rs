@@ -67,14 +67,16 @@ impl Running {
         self.reap()
     }
 
-    /// kill -9 as part of a fault that is counted elsewhere.
-    pub(crate) fn kill_uncounted(&mut self) -> Outcome<()> {
+    /// The same, as part of a fault that counts as one.
+    pub(crate) fn kill_in_company(&mut self) -> Outcome<()> {
         self.child.kill()?;
+        self.chronicle.fault(self.node, self.role, "death");
         self.reap()
     }
 
     /// It ended by itself.
-    pub(crate) fn ended(mut self) -> Outcome<()> {
+    pub(crate) fn ended(&mut self) -> Outcome<()> {
+        self.chronicle.fault(self.node, self.role, "death");
         self.reap()
     }
 

@@ -4,12 +4,13 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use millpond_testkit::judge::history::{Event, Op, Phase, Run, write_line};
+use millpond_testkit::judge::history::{Event, Op, Phase, Reader, Run, write_line};
 use millpond_testkit::judge::{Verdict, judge_lines};
 
 use crate::Outcome;
+use crate::stalls::Stalls;
 
 /// The history.
 pub(crate) struct Chronicle {
@@ -79,7 +80,20 @@ impl Chronicle {
         if let Some(error) = inner.failed.take() {
             return Err(error.into());
         }
-        Ok(judge_lines(|| File::open(&self.path).map(|file| BufReader::with_capacity(1 << 20, file)))?)
+        Ok(judge_lines(|| self.open())?)
+    }
+
+    /// The longest wait from a death to the takeover of what it left.
+    pub(crate) fn longest_stall(&self) -> Outcome<Option<Duration>> {
+        let mut stalls = Stalls::default();
+        for event in Reader::open(self.open()?)? {
+            stalls.take(&event?);
+        }
+        Ok(stalls.longest())
+    }
+
+    fn open(&self) -> std::io::Result<BufReader<File>> {
+        Ok(BufReader::with_capacity(1 << 20, File::open(&self.path)?))
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

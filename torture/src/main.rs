@@ -7,6 +7,7 @@
 mod child;
 mod chronicle;
 mod controls;
+mod crew;
 mod dice;
 mod drain;
 mod parent;
@@ -15,6 +16,7 @@ mod recorded;
 mod report;
 mod sender;
 mod stage;
+mod stalls;
 mod wire;
 mod work;
 mod worker;

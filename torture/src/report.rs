@@ -93,6 +93,9 @@ fn print_run(ending: &Ending) {
     println!(
         "{lost} lost of {sent} over {kills} kills, {double_effects} double effects, {redelivered} redelivered"
     );
+    if let Some(stall) = ending.longest_stall {
+        println!("at most {stall:.1?} from a death to the takeover of what it left");
+    }
     if ending.verdict.held() && 0 < *kills {
         // No failure in n independent rounds: the chance of one in a round is below 3/n, with 95 % confidence.
         let bound = 100.0 * 3.0 / *kills as f64;

@@ -161,7 +161,8 @@ impl Stage {
         if !ended_well {
             faults.push("a process did not end well when it was asked to".to_owned());
         }
-        Ok(Ending { verdict: self.chronicle.judge()?, faults })
+        let verdict = self.chronicle.judge()?;
+        Ok(Ending { verdict, faults, longest_stall: self.chronicle.longest_stall()? })
     }
 
     /// The first error or panic that a child wrote. What is killed and stopped here gives cause for warnings only.
@@ -181,6 +182,8 @@ pub(crate) struct Ending {
     pub(crate) verdict: Verdict,
     /// What is wrong beside the history: a damaged file, a wrong count.
     pub(crate) faults: Vec<String>,
+    /// The longest wait from a death to the takeover of what it left.
+    pub(crate) longest_stall: Option<Duration>,
 }
 
 /// Opens the store in this process for one use of it.
