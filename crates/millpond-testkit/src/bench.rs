@@ -157,6 +157,24 @@ impl Bench {
         Some(node)
     }
 
+    /// Checks what a provider declares whose data is its process's alone: another one opens nothing of it.
+    ///
+    /// # Panics
+    ///
+    /// When it does.
+    pub async fn nobody_else_sees_it(&self) {
+        let other = self.open();
+        let (own, theirs) = (self.first.store.queues().await, other.queues().await);
+        let names = |queues: Result<Vec<QueueView>>| -> Vec<String> {
+            queues.expect("the queues are listed").into_iter().map(|queue| queue.name).collect()
+        };
+        let (own, theirs) = (names(own), names(theirs));
+        assert!(!own.is_empty(), "declare a queue first");
+        assert!(theirs.iter().all(|name| !own.contains(name)), "{theirs:?}");
+        other.close().await;
+        println!("{}: shared with nobody, as declared", self.capabilities().store);
+    }
+
     /// Connects a node that was cut off to the data again, through a store that is opened anew.
     pub fn reconnect(&self, node: &Node) {
         node.wire.connect(self.open());
@@ -358,20 +376,6 @@ impl Bench {
 
     fn opened(&self) -> Node {
         Node::on(self.open())
-    }
-
-    /// A provider that declares that its data is its process's alone gives another one nothing of it.
-    async fn nobody_else_sees_it(&self) {
-        let other = self.open();
-        let (own, theirs) = (self.first.store.queues().await, other.queues().await);
-        let names = |queues: Result<Vec<QueueView>>| -> Vec<String> {
-            queues.expect("the queues are listed").into_iter().map(|queue| queue.name).collect()
-        };
-        let (own, theirs) = (names(own), names(theirs));
-        assert!(!own.is_empty(), "declare a queue first");
-        assert!(theirs.iter().all(|name| !own.contains(name)), "{theirs:?}");
-        other.close().await;
-        println!("{}: shared with nobody, as declared", self.capabilities().store);
     }
 }
 

@@ -12,6 +12,7 @@ use millpond_core::settle::{Ending, Settlement, Verdict};
 use millpond_core::state::State;
 use millpond_core::store::{Begun, Claim, Lease, Settled};
 use millpond_engine::job::Job;
+use millpond_engine::reclaim::verdicts;
 
 use crate::bench::{Bench, Running, SETTINGS};
 use crate::contract::applied;
@@ -228,6 +229,35 @@ pub async fn c030_a_token_is_refused_after_the_takeover(bench: &Bench) {
     assert!(unsettled.is_empty(), "the old holder holds nothing");
     assert!(slow.renew().await.claims.is_empty(), "a renewal does not bring it back");
     assert!(bench.take_over().await.is_empty(), "it is not taken twice");
+}
+
+/// Two nodes that reclaim at once take each claim once, and each message comes back once.
+pub async fn two_reclaims_at_once_take_each_claim_once(bench: &Bench) {
+    let queue = bench.queue::<u32>(SETTINGS).await;
+    let second = bench.second_node().await;
+    let ids = bench.send(&queue, 0..20).await;
+    let lost = bench.holder(&queue);
+    for _ in 0..10 {
+        assert_eq!(lost.lease(2).await.messages.len(), 2);
+    }
+    bench.advance(HOLDER_LEASE);
+    let (ours, theirs) = tokio::join!(bench.take_over(), bench.take_over_on(&second));
+    assert_eq!(ours.len() + theirs.len(), 10, "{} and {} claims", ours.len(), theirs.len());
+
+    let now = bench.clock().now();
+    for (node, taken) in [(bench.node(), ours), (&second, theirs)] {
+        let claims: Vec<_> = taken.iter().map(|claim| verdicts(claim, now)).collect();
+        let answers = node.store.settle(claims).await.expect("settlements are answered");
+        assert!(answers.iter().all(|answer| *answer == applied()), "{answers:?}");
+    }
+    assert_eq!(bench.relay().await, 20);
+    let mut back = Vec::new();
+    let next = bench.holder(&queue);
+    while let Lease::Claim(claim) = next.try_lease(&[Lane::Suspect], 100, true).await {
+        back.extend(claim.messages.iter().map(|message| message.id));
+    }
+    back.sort_unstable();
+    assert_eq!(back, ids);
 }
 
 /// A worker that renews keeps its messages, whatever it does.

@@ -57,6 +57,7 @@ macro_rules! contract {
                 c029_long_blocking_handlers_keep_their_messages
                 c030_who_wakes_up_late_settles_nothing
                 c030_a_token_is_refused_after_the_takeover
+                two_reclaims_at_once_take_each_claim_once
                 a_renewed_lease_is_not_taken
                 an_ended_worker_is_reclaimed_at_once
                 c031_a_lease_lost_alone_spends_the_last_attempt

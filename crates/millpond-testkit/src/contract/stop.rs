@@ -229,7 +229,7 @@ pub async fn c056_a_restart_under_load_loses_nothing(bench: &Bench) {
         let before = seen.count();
         bench.eventually("messages flow", async || (before + 10 <= seen.count()).then_some(())).await;
         if !bench.capabilities().survives_restart {
-            // That nothing survives is what it declares.
+            bench.nobody_else_sees_it().await;
             break;
         }
         let store = bench.node().cut().expect("it was connected");
