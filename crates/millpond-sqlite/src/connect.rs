@@ -193,7 +193,8 @@ pub(crate) fn set_busy_handler(conn: &mut Connection) -> rusqlite::Result<()> {
 }
 
 /// Waits for another connection's lock: short sleeps, because a transaction takes a millisecond, and so that a
-/// busy writer cannot starve a renewal. Gives up after about ten seconds.
+/// busy writer cannot starve a renewal. Gives up after about eight seconds, before a send does: the caller shall hear
+/// that nothing was stored, not that nobody knows.
 fn wait_for_lock(tries: i32) -> bool {
     let wait = match tries {
         ..20 => Duration::from_micros(100),
@@ -201,7 +202,7 @@ fn wait_for_lock(tries: i32) -> bool {
         _ => Duration::from_millis(2),
     };
     std::thread::sleep(wait);
-    tries < 5_000
+    tries < 4_000
 }
 
 fn unreachable_store(shown: &str, error: &rusqlite::Error) -> Error {
