@@ -1,0 +1,157 @@
+//! From how a program ended to what becomes of its message.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use millpond::{Due, Outcome, Verdict};
+
+/// `EX_DATAERR`: the message can never be worked on.
+const DEAD_LETTER: i32 = 65;
+
+/// `EX_TEMPFAIL`: not now.
+const SNOOZE: i32 = 75;
+
+/// How a run ended.
+#[derive(Debug)]
+pub(super) enum Ended {
+    /// By itself.
+    Exited { status: ExitStatus, stderr: String },
+    /// After it was told to stop.
+    Cancelled { status: Option<ExitStatus>, stderr: String, why: &'static str },
+    /// It never began.
+    NotStarted { error: String },
+}
+
+/// What became of a message, in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Word {
+    Done,
+    Failed,
+    Snoozed,
+    Refused,
+    GivenBack,
+}
+
+impl Word {
+    /// As it is logged.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Word::Done => "done",
+            Word::Failed => "failed",
+            Word::Snoozed => "snoozed",
+            Word::Refused => "refused",
+            Word::GivenBack => "given back",
+        }
+    }
+}
+
+/// What becomes of a message. `stopping`: the program was told to stop because the worker stops, which is no
+/// fault of the message.
+pub(super) fn of(ended: Ended, snooze: Duration, stopping: bool) -> (Word, Outcome) {
+    let outcome = |verdict, error, failed| Outcome { verdict, error, failed };
+    let (status, stderr, cancelled) = match ended {
+        Ended::Exited { status, stderr } => (Some(status), stderr, None),
+        Ended::Cancelled { status, stderr, why } => (status, stderr, Some(why)),
+        Ended::NotStarted { error } => (None, error, None),
+    };
+    let code = status.and_then(|status| status.code());
+    let error = text(status, &stderr, cancelled);
+    match code {
+        Some(0) => (Word::Done, outcome(Verdict::Ack, None, false)),
+        Some(DEAD_LETTER) => {
+            let verdict = Verdict::DeadLetter { reason: error.clone() };
+            (Word::Refused, outcome(verdict, Some(error), false))
+        }
+        Some(SNOOZE) => {
+            let verdict = Verdict::Snooze { until: Due::In(snooze) };
+            (Word::Snoozed, outcome(verdict, (!stderr.is_empty()).then_some(error), false))
+        }
+        _ if stopping => {
+            let verdict = Verdict::Snooze { until: Due::In(Duration::ZERO) };
+            (Word::GivenBack, outcome(verdict, Some("the worker stopped".to_owned()), false))
+        }
+        _ => (Word::Failed, outcome(Verdict::Retry { after: None }, Some(error), true)),
+    }
+}
+
+/// What the program said, else how it ended. Redacted.
+fn text(status: Option<ExitStatus>, stderr: &str, cancelled: Option<&str>) -> String {
+    let how = match (status.and_then(|status| status.code()), status.and_then(|status| status.signal())) {
+        (Some(code), _) => format!("exit status {code}"),
+        (None, Some(signal)) => format!("ended by signal {signal}"),
+        (None, None) => String::new(),
+    };
+    let parts = match (cancelled, stderr) {
+        (Some(why), "") => format!("{why}; {how}"),
+        (Some(why), said) => format!("{why}; {said}"),
+        (None, "") => format!("{how}, nothing on stderr"),
+        (None, said) => said.to_owned(),
+    };
+    millpond::redact(&parts, &[])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SNOOZED: Duration = Duration::from_secs(30);
+
+    fn exited(code: i32, stderr: &str) -> Ended {
+        Ended::Exited { status: ExitStatus::from_raw(code << 8), stderr: stderr.into() }
+    }
+
+    fn cancelled(status: ExitStatus) -> Ended {
+        Ended::Cancelled { status: Some(status), stderr: String::new(), why: "told to stop" }
+    }
+
+    #[track_caller]
+    fn check(ended: Ended, stopping: bool, word: Word, verdict: Verdict, error: Option<&str>) {
+        let (found, outcome) = of(ended, SNOOZED, stopping);
+        assert_eq!((found, outcome.verdict, outcome.error.as_deref()), (word, verdict, error));
+        assert_eq!(outcome.failed, word == Word::Failed);
+    }
+
+    #[test]
+    fn the_exit_status_decides() {
+        let retry = Verdict::Retry { after: None };
+        check(exited(0, "chatter"), false, Word::Done, Verdict::Ack, None);
+        let reason = "no such user".to_owned();
+        check(
+            exited(65, "no such user"),
+            false,
+            Word::Refused,
+            Verdict::DeadLetter { reason },
+            Some("no such user"),
+        );
+        check(exited(75, ""), false, Word::Snoozed, Verdict::Snooze { until: Due::In(SNOOZED) }, None);
+        check(exited(1, "no route"), false, Word::Failed, retry.clone(), Some("no route"));
+        check(exited(127, ""), false, Word::Failed, retry, Some("exit status 127, nothing on stderr"));
+    }
+
+    #[test]
+    fn a_signal_is_a_retry() {
+        let killed = Ended::Exited { status: ExitStatus::from_raw(9), stderr: String::new() };
+        let error = Some("ended by signal 9, nothing on stderr");
+        check(killed, false, Word::Failed, Verdict::Retry { after: None }, error);
+        let error = Some("cannot start it");
+        let never = Ended::NotStarted { error: "cannot start it".into() };
+        check(never, false, Word::Failed, Verdict::Retry { after: None }, error);
+    }
+
+    #[test]
+    fn a_stop_of_the_worker_gives_the_attempt_back_unless_the_program_had_a_word() {
+        let terminated = || ExitStatus::from_raw(15);
+        let error = Some("told to stop; ended by signal 15");
+        check(cancelled(terminated()), false, Word::Failed, Verdict::Retry { after: None }, error);
+        let back = Verdict::Snooze { until: Due::In(Duration::ZERO) };
+        check(cancelled(terminated()), true, Word::GivenBack, back, Some("the worker stopped"));
+        check(cancelled(ExitStatus::from_raw(0)), true, Word::Done, Verdict::Ack, None);
+    }
+
+    #[test]
+    fn secrets_are_masked() {
+        let (_, outcome) = of(exited(1, "login failed: password=tulip"), SNOOZED, false);
+        assert_eq!(outcome.error.as_deref(), Some("login failed: password=***"));
+    }
+}
