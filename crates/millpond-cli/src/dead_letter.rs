@@ -1,0 +1,54 @@
+//! `millpond dead-letter`: what no attempt will be made for any more, and how it gets another life.
+
+mod list;
+mod redrive;
+
+use millpond::MessageId;
+use millpond::view::DeadFilter;
+
+use crate::exit::Done;
+use crate::{Context, message};
+
+/// What can be done with dead letters.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Verb {
+    /// Dead letters, newest first
+    #[command(alias = "ls")]
+    List(list::Args),
+    /// Send dead letters again, each under a new id
+    Redrive(redrive::Args),
+}
+
+/// Which dead letters.
+#[derive(Debug, clap::Args)]
+struct Filter {
+    /// Of this queue
+    #[arg(long)]
+    queue: Option<String>,
+    /// With this reason, such as exhausted or refused
+    #[arg(long)]
+    reason: Option<String>,
+    /// This one; may be repeated
+    #[arg(long = "id", value_name = "ID", value_parser = message::id)]
+    ids: Vec<MessageId>,
+}
+
+impl Filter {
+    /// Whether it names anything.
+    fn is_empty(&self) -> bool {
+        self.queue.is_none() && self.reason.is_none() && self.ids.is_empty()
+    }
+
+    /// As the store takes it.
+    fn into_filter(self) -> DeadFilter {
+        DeadFilter { queue: self.queue, reason: self.reason, ids: self.ids }
+    }
+}
+
+/// Runs a verb.
+pub(crate) async fn run(verb: Verb, context: &Context) -> Done {
+    match verb {
+        Verb::List(args) => list::run(args, context).await,
+        Verb::Redrive(args) => redrive::run(args, context).await,
+    }
+}
