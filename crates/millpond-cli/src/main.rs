@@ -1,3 +1,93 @@
-//! x
+//! The `millpond` binary: one module for each noun and for each verb that stands alone.
 
-fn main() {}
+mod args;
+mod config;
+mod dead_letter;
+mod demo;
+mod exit;
+mod health;
+mod instant;
+mod message;
+mod migrate;
+mod open;
+mod output;
+mod queue;
+mod why;
+mod work;
+mod worker;
+
+use std::process::ExitCode;
+
+use args::{Args, Command, Global};
+use clap::Parser;
+use config::{Config, Given};
+use exit::{Done, Exit, Failure};
+use output::Output;
+
+fn main() -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return not_understood(&error),
+    };
+    let output = Output::new(args.global.format(), args.global.utc);
+    start(args, &output).unwrap_or_else(|failure| failure.report(output.is_json()))
+}
+
+/// What every command gets.
+struct Context {
+    config: Config,
+    output: Output,
+}
+
+fn start(args: Args, output: &Output) -> Done {
+    let config = Config::read(given(args.global))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
+        Failure::new(Exit::Failed, "internal", "cannot start the runtime").why(error.to_string())
+    })?;
+    let context = Context { config, output: output.clone() };
+    let done = runtime.block_on(run(args.command, &context));
+    // A read of stdin that nobody waits for any more must not hold the process.
+    runtime.shutdown_background();
+    done
+}
+
+async fn run(command: Command, context: &Context) -> Done {
+    match command {
+        Command::Queue(verb) => queue::run(verb, context).await,
+        Command::Work(args) => work::run(args, context).await,
+        Command::Message(verb) => message::run(verb, context).await,
+        Command::DeadLetter(verb) => dead_letter::run(verb, context).await,
+        Command::Why(args) => why::run(args, context).await,
+        Command::Worker(verb) => worker::run(verb, context).await,
+        Command::Migrate(args) => migrate::run(args, context).await,
+        Command::Config => config::run(&context.config, &context.output),
+        Command::Health => health::run(context).await,
+        Command::Demo(args) => Ok(demo::run(args, context.output.is_json()).await?),
+        Command::DemoWorker(args) => Ok(demo::work(args).await?),
+    }
+}
+
+fn given(global: Global) -> Given {
+    // A variable that is no text is none of ours.
+    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    Given {
+        store: global.store,
+        file: global.config,
+        environment: std::env::vars_os().filter_map(text).collect(),
+    }
+}
+
+fn not_understood(error: &clap::Error) -> ExitCode {
+    let asked = |pair: &[String]| pair.iter().any(|word| word == "--json") || pair == ["-o", "json"];
+    let words: Vec<String> = std::env::args_os().filter_map(|word| word.into_string().ok()).collect();
+    match args::refused(error) {
+        Some(failure) => failure.report(words.windows(2).any(asked)),
+        None => {
+            // Nobody reads the help: then nobody needs it.
+            let _ = error.print();
+            ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+        }
+    }
+}

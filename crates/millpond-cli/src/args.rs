@@ -1,0 +1,176 @@
+//! The command line: nouns with their verbs, and the flags that every command has.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{CommandFactory as _, Parser, Subcommand};
+use millpond::text::{parse_duration, parse_size};
+
+use crate::exit::Failure;
+use crate::output::Format;
+use crate::{dead_letter, demo, message, migrate, queue, why, work, worker};
+
+/// A durable queue in the database you already have.
+#[derive(Debug, Parser)]
+#[command(name = "millpond", version, arg_required_else_help = true, max_term_width = 110, after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Flags of every command.
+    #[command(flatten)]
+    pub(crate) global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  millpond queue add mail                          a queue, and the store if there is none yet
+  millpond queue send mail '{\"userId\":1}'          one message, durable when the command ends
+  millpond work mail --exec ./send-mail            any program as the handler of a queue
+  millpond why 0192c5d2-7b1e-7c4e-9d39-1f7b2f6c1a10
+                                                   why a message does not run, and what to do
+
+The store is a SQLite file, ./millpond.db unless --store, MILLPOND_STORE or millpond.toml name another.
+Exit codes: 0 done, 1 failed, 2 usage, 3 store not reached, 4 refused for safety, 5 not found, 6 conflict,
+8 partly done.";
+
+/// Flags of every command.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Global {
+    /// The store, such as sqlite://app.db [env: MILLPOND_STORE, else DATABASE_URL] [default: sqlite://millpond.db]
+    #[arg(long, global = true, value_name = "URL", help_heading = "Global options")]
+    pub(crate) store: Option<String>,
+    /// The configuration [default: ./millpond.toml, else /etc/millpond/millpond.toml]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
+    pub(crate) config: Option<PathBuf>,
+    /// The form of the output [default: table on a terminal, ndjson when piped]
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_enum,
+        hide_possible_values = true,
+        value_name = "table|json|ndjson|csv|id",
+        help_heading = "Global options"
+    )]
+    pub(crate) output: Option<Format>,
+    /// The same as -o json
+    #[arg(long, global = true, conflicts_with = "output", help_heading = "Global options")]
+    pub(crate) json: bool,
+    /// Times in tables in UTC instead of local
+    #[arg(long, global = true, help_heading = "Global options")]
+    pub(crate) utc: bool,
+}
+
+/// The nouns, and the verbs that stand alone.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Declare queues, look at them, send to them
+    #[command(subcommand)]
+    Queue(queue::Verb),
+    /// Run a program for each message of a queue
+    Work(work::Args),
+    /// Look at one message
+    #[command(subcommand, alias = "msg")]
+    Message(message::Verb),
+    /// List dead letters, send them again
+    #[command(subcommand, alias = "dlq")]
+    DeadLetter(dead_letter::Verb),
+    /// Why a message does not run
+    Why(why::Args),
+    /// See who works
+    #[command(subcommand)]
+    Worker(worker::Verb),
+    /// The schema of the store: plan, up, status
+    Migrate(migrate::Args),
+    /// Every setting with where it comes from
+    Config,
+    /// Whether the store opens and answers: a probe for containers
+    Health,
+    /// See a queue at work: two workers, failures, a crash, and a check that nothing is lost
+    Demo(demo::Args),
+    /// A worker process of a demo
+    #[command(hide = true)]
+    DemoWorker(demo::WorkerArgs),
+}
+
+impl Global {
+    /// The form that was asked for.
+    pub(crate) fn format(&self) -> Option<Format> {
+        if self.json { Some(Format::Json) } else { self.output }
+    }
+}
+
+/// A duration with its unit.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    parse_duration(text).map_err(|error| error.to_string())
+}
+
+/// A size with its unit.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    parse_size(text).map_err(|error| error.to_string())
+}
+
+/// A limit of time that may be absent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Limit(pub(crate) Option<Duration>);
+
+/// A duration with its unit, or `none`.
+pub(crate) fn limit(text: &str) -> Result<Limit, String> {
+    if text == "none" { Ok(Limit(None)) } else { duration(text).map(|limit| Limit(Some(limit))) }
+}
+
+/// What clap says, in three lines; `None` when it is help that was asked for.
+pub(crate) fn refused(error: &clap::Error) -> Option<Failure> {
+    use clap::error::ErrorKind as Kind;
+    match error.kind() {
+        Kind::DisplayHelp | Kind::DisplayVersion | Kind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            return None;
+        }
+        _ => {}
+    }
+    let text = error.to_string();
+    let mut parts = text.split("\n\n").map(|part| part.split_whitespace().collect::<Vec<_>>().join(" "));
+    let first = parts.next().unwrap_or_default();
+    let tried = first.strip_prefix("error: ").unwrap_or(&first).to_owned();
+    let rest: Vec<String> = parts.collect();
+    let find = |prefix: &str| rest.iter().find_map(|part| part.strip_prefix(prefix).map(str::to_owned));
+    let usage = find("Usage: ").filter(|usage| !usage.contains("<COMMAND>"));
+    let help = format!("see `{} --help`", command_of(std::env::args().skip(1)));
+    let failure = Failure::usage(tried);
+    Some(match (find("tip: "), usage) {
+        (Some(tip), _) => failure.advice(format!("{tip}; {help}")),
+        (None, Some(usage)) => failure.why(format!("usage is {usage}")).advice(help),
+        (None, None) => failure.advice(help),
+    })
+}
+
+/// The command that a line names, as far as it is one.
+fn command_of(words: impl Iterator<Item = String>) -> String {
+    let mut names = vec!["millpond".to_owned()];
+    let mut command = Args::command();
+    for word in words {
+        let Some(inner) = command.find_subcommand(&word).cloned() else { continue };
+        names.push(inner.get_name().to_owned());
+        command = inner;
+    }
+    names.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn help_is_that_of_the_command_that_was_meant() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>().into_iter();
+        assert_eq!(command_of(words("queue add mail --lease 30")), "millpond queue add");
+        assert_eq!(command_of(words("--json dlq ls")), "millpond dead-letter list");
+        assert_eq!(command_of(words("nothing")), "millpond");
+    }
+}
