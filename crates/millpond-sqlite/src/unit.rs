@@ -116,8 +116,10 @@ impl WriterThread {
     /// Serves one unit until it commits, rolls back, or its limit passes.
     pub(crate) fn serve(&mut self, start: UnitStart) {
         let UnitStart { held, offset, limit, reply } = start;
+        let opened = self.open_unit(&held, offset);
+        // The wait for another process's transaction is not the handler's.
         let until = Instant::now() + limit;
-        match self.open_unit(&held, offset) {
+        match opened {
             Ok(true) => {
                 let (commands, waiting) = mpsc::sync_channel(COMMANDS_MAX);
                 if reply.send(Ok(Begun::Open(Box::new(SqliteTx { commands })))).is_ok() {
