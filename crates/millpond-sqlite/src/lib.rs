@@ -29,6 +29,7 @@ mod sabotage;
 mod settle;
 mod sql;
 mod take_over;
+mod turn;
 mod unit;
 mod wal;
 mod writer;

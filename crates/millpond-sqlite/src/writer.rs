@@ -24,6 +24,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::draft::Draft;
 use crate::error::{Fault, Tried, closed, code_of_commit};
 use crate::reserve::Reserve;
+use crate::turn::Turn;
 use crate::unit::UnitStart;
 use crate::wal::Wal;
 
@@ -198,8 +199,13 @@ type Committed = std::result::Result<(), (Code, String)>;
 
 impl WriterThread {
     fn run(mut self, mut waiting: mpsc::Receiver<Op>) {
+        let mut turn = Turn::new();
         let mut next = waiting.blocking_recv();
         while let Some(op) = next.take() {
+            // In memory there is nobody else.
+            if self.place.is_some() {
+                turn.begin();
+            }
             match op {
                 Op::Write(first) => next = self.batch(first, &mut waiting),
                 Op::Unit(start) => self.serve(start),
@@ -210,6 +216,7 @@ impl WriterThread {
                     return;
                 }
             }
+            turn.end();
             if next.is_none() {
                 next = waiting.blocking_recv();
             }
