@@ -37,11 +37,13 @@ pub(crate) fn held() -> ClaimRef {
     ClaimRef { subscription: 1, partition: 1, to_offset: Offset(0), token: Token([1; 16]) }
 }
 
-/// Declares, appends and begins; everything else is refused.
+/// Declares, appends, begins, leases what it was given, and keeps what is settled; everything else is refused.
 #[derive(Default)]
 pub(crate) struct FakeStore {
     queues: Mutex<Vec<Queue>>,
     log: Arc<Mutex<Vec<NewMessage>>>,
+    ready: Mutex<Vec<Leased>>,
+    settled: Mutex<Vec<port::SettleItem>>,
     declarations: AtomicUsize,
     hangs: AtomicBool,
     closed: AtomicBool,
@@ -54,6 +56,16 @@ impl FakeStore {
 
     pub(crate) fn ids(&self) -> Vec<MessageId> {
         self.log.lock().unwrap().iter().map(|message| message.id).collect()
+    }
+
+    /// The next lease is a claim of this message.
+    pub(crate) fn give(&self, message: Leased) {
+        self.ready.lock().unwrap().push(message);
+    }
+
+    /// What was settled so far.
+    pub(crate) fn settled(&self) -> Vec<port::SettleItem> {
+        self.settled.lock().unwrap().clone()
     }
 
     pub(crate) fn declarations(&self) -> usize {
@@ -114,16 +126,28 @@ impl port::Log for FakeStore {
         self.answer(Ok(push(&self.log, messages)))
     }
 
-    fn lease(&self, _: port::LeaseRequest) -> BoxFuture<'_, Result<port::Lease>> {
-        self.refuse()
+    fn lease(&self, request: port::LeaseRequest) -> BoxFuture<'_, Result<port::Lease>> {
+        let Some(message) = self.ready.lock().unwrap().pop() else {
+            return self.answer(Ok(port::Lease::Empty));
+        };
+        let held = ClaimRef { token: request.token, ..held() };
+        let leased_at = Timestamp::from_secs(1);
+        self.answer(Ok(port::Lease::Claim(port::Claim {
+            held,
+            messages: vec![message],
+            leased_at,
+            more: true,
+        })))
     }
 
-    fn settle(&self, _: Vec<port::SettleClaim>) -> BoxFuture<'_, Result<Vec<port::Settled>>> {
-        self.refuse()
+    fn settle(&self, claims: Vec<port::SettleClaim>) -> BoxFuture<'_, Result<Vec<port::Settled>>> {
+        let answers = claims.iter().map(|_| port::Settled::Applied { done_anyway: Vec::new() }).collect();
+        self.settled.lock().unwrap().extend(claims.into_iter().flat_map(|claim| claim.items));
+        self.answer(Ok(answers))
     }
 
     fn renew(&self, _: port::Renewal) -> BoxFuture<'_, Result<port::Renewed>> {
-        self.refuse()
+        self.answer(Ok(port::Renewed { now: Timestamp::from_secs(1), claims: Vec::new() }))
     }
 
     fn unsettled(&self, _: ClaimRef) -> BoxFuture<'_, Result<Vec<Leased>>> {

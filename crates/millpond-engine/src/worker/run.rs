@@ -318,3 +318,52 @@ impl Drop for Loop {
         self.stop.cancel();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use millpond_core::Settlement;
+    use millpond_core::reason::{Back, Failure};
+    use millpond_core::settle::Verdict;
+
+    use super::*;
+    use crate::fake::{FakeStore, leased};
+    use crate::job::Job;
+    use crate::pond::Pond;
+    use crate::worker::{Worker, start};
+
+    /// How long a test waits for what must come.
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    #[tokio::test]
+    async fn an_aborted_slot_fails_its_attempt_and_is_begun_again() {
+        const MAIL: crate::queue::Queue<u32> = crate::queue::Queue::new("mail");
+        let store = Arc::new(FakeStore::default());
+        let began = Arc::new(Notify::new());
+        let tell = Arc::clone(&began);
+        let handler = move |job: Job<u32>| {
+            tell.notify_one();
+            async move {
+                if job.body == 1 {
+                    std::future::pending::<()>().await;
+                }
+                Verdict::Ack
+            }
+        };
+        let worker = Worker::new(&Pond::new(store.clone())).concurrency(1).handle(&MAIL, handler);
+        let mut loop_ = start::start(worker).await.unwrap();
+        store.give(leased(b"1"));
+        timeout(LIMIT, loop_.work(pin!(began.notified()))).await.expect("the handler begins");
+        loop_.slots.abort_all();
+        store.give(leased(b"2"));
+        timeout(LIMIT, loop_.work(pin!(began.notified()))).await.expect("the slot works again");
+        loop_.stop(pin!(std::future::pending::<()>())).await;
+
+        let settled: Vec<Settlement> = store.settled().into_iter().map(|item| item.settlement).collect();
+        assert_eq!(settled.len(), 2, "{settled:?}");
+        let failed = |settled: &Settlement| match settled {
+            Settlement::Again { attempt, back, .. } => (*attempt, *back) == (1, Back::Failed(Failure::Error)),
+            _ => false,
+        };
+        assert!(settled.iter().any(failed) && settled.contains(&Settlement::Done), "{settled:?}");
+    }
+}
