@@ -1,5 +1,6 @@
 //! Opening the store. Only a command that adds something makes a store that is missing; the others say how.
 
+use std::fs::OpenOptions;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,8 +18,18 @@ pub(crate) async fn existing(url: &str) -> Result<Pond, Failure> {
     open(url, false).await
 }
 
+/// The same, for a command that writes.
+pub(crate) async fn to_write(url: &str) -> Result<Pond, Failure> {
+    let pond = existing(url).await?;
+    writable(url)?;
+    Ok(pond)
+}
+
 /// The store at `url`, made and migrated if need be.
 pub(crate) async fn or_new(url: &str) -> Result<Pond, Failure> {
+    if is_there(url)? {
+        writable(url)?;
+    }
     open(url, true).await
 }
 
@@ -50,6 +61,17 @@ async fn blocking<T: Send + 'static>(
     let ended = |why| Error::new(Code::Internal, "open the store").because(why);
     let done = tokio::task::spawn_blocking(work).await.map_err(ended).and_then(|done| done);
     done.map_err(|error| Failure::from(error).redacted())
+}
+
+/// SQLite opens a file that it may not write for reading, and says so only when it is to write.
+fn writable(url: &str) -> Result<(), Failure> {
+    let location = Location::parse(url).map_err(|error| Failure::from(error).redacted())?;
+    let Some(path) = location.path else { return Ok(()) };
+    OpenOptions::new().write(true).open(&path).map(drop).map_err(|error| {
+        let tried = format!("cannot write to the store {}", path.display());
+        let failure = Failure::new(Exit::Unreachable, Code::StoreUnreachable.as_str(), tried);
+        failure.why(error.to_string()).advice("check the rights on the file and on its folder")
+    })
 }
 
 fn in_memory(url: &str) -> bool {

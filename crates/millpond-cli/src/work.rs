@@ -106,7 +106,7 @@ struct Desk {
 
 /// Works until it is told to stop, or the queue is empty.
 pub(crate) async fn run(args: Args, context: &Context) -> Done {
-    let pond = open::existing(context.config.store()).await?;
+    let pond = open::to_write(context.config.store()).await?;
     let queue = pond.queue(&args.queue).await?;
     let timeout = own_timeout(args.timeout, &queue)?;
     log_to_stderr();

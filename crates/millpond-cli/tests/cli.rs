@@ -527,6 +527,23 @@ fn a_schema_of_a_later_release_is_not_touched() {
 }
 
 #[test]
+fn a_store_that_may_only_be_read_is_named_as_such() {
+    let place = Place::with_queue();
+    let path = place.path().join("millpond.db");
+    let mut rights = fs::metadata(&path).unwrap().permissions();
+    rights.set_readonly(true);
+    fs::set_permissions(&path, rights).unwrap();
+    if fs::OpenOptions::new().write(true).open(&path).is_ok() {
+        return; // No right can be taken from this user.
+    }
+    place.ok("queue list");
+    for line in ["queue add mail2", "queue send mail 1", "work mail --exec true", "dead-letter redrive --all"]
+    {
+        place.refused(line, 3, "error: cannot write to the store millpond.db (store-unreachable)");
+    }
+}
+
+#[test]
 fn a_store_that_another_process_has_locked_is_named_as_unavailable() {
     let place = Place::with_queue();
     let store = Connection::open(place.path().join("millpond.db")).unwrap();

@@ -68,7 +68,7 @@ pub(super) async fn run(args: Args, context: &Context) -> Done {
     }
     let Args { filter, dry_run, expect, yes, .. } = args;
     let filter = filter.into_filter();
-    let pond = open::existing(context.config.store()).await?;
+    let pond = open::to_write(context.config.store()).await?;
     let matched = count(&pond, &filter).await?;
     if let Some(expected) = expect.filter(|expected| *expected != matched) {
         let why = format!("expected {expected}, now {matched}; nothing was done");

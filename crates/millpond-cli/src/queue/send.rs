@@ -133,7 +133,7 @@ pub(super) async fn run(args: Args, context: &Context) -> Done {
         let advice = "give it as text, with --file FILE, or `-` for stdin";
         return Err(Failure::usage(format!("there is no body for queue `{queue}`")).advice(advice));
     };
-    let pond = open::existing(context.config.store()).await?;
+    let pond = open::to_write(context.config.store()).await?;
     let queue = pond.queue(&queue).await?;
     let done = match ndjson {
         true => import::run(&pond, &queue, source, from_line, &options, context).await,
