@@ -1,6 +1,7 @@
 //! The command line: nouns with their verbs, and the flags that every command has.
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
@@ -120,8 +121,24 @@ pub(crate) fn limit(text: &str) -> Result<Limit, String> {
     if text == "none" { Ok(Limit(None)) } else { duration(text).map(|limit| Limit(Some(limit))) }
 }
 
+/// Reads the command line. What cannot be understood is said on stderr, and help that was asked for on stdout.
+pub(crate) fn parse() -> Result<Args, ExitCode> {
+    Args::try_parse().map_err(|error| {
+        let asked = |pair: &[String]| pair.iter().any(|word| word == "--json") || pair == ["-o", "json"];
+        let words: Vec<String> = std::env::args_os().filter_map(|word| word.into_string().ok()).collect();
+        match refused(&error) {
+            Some(failure) => failure.report(words.windows(2).any(asked)),
+            None => {
+                // Nobody reads the help: then nobody needs it.
+                let _ = error.print();
+                ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+            }
+        }
+    })
+}
+
 /// What clap says, in three lines; `None` when it is help that was asked for.
-pub(crate) fn refused(error: &clap::Error) -> Option<Failure> {
+fn refused(error: &clap::Error) -> Option<Failure> {
     use clap::error::ErrorKind as Kind;
     match error.kind() {
         Kind::DisplayHelp | Kind::DisplayVersion | Kind::DisplayHelpOnMissingArgumentOrSubcommand => {
@@ -136,7 +153,10 @@ pub(crate) fn refused(error: &clap::Error) -> Option<Failure> {
     let rest: Vec<String> = parts.collect();
     let find = |prefix: &str| rest.iter().find_map(|part| part.strip_prefix(prefix).map(str::to_owned));
     let usage = find("Usage: ").filter(|usage| !usage.contains("<COMMAND>"));
-    let help = format!("see `{} --help`", command_of(std::env::args().skip(1)));
+    let help = format!(
+        "see `{} --help`",
+        command_of(std::env::args_os().skip(1).filter_map(|word| word.into_string().ok()))
+    );
     let failure = Failure::usage(tried);
     Some(match (find("tip: "), usage) {
         (Some(tip), _) => failure.advice(format!("{tip}; {help}")),

@@ -8,6 +8,7 @@ mod key;
 mod show;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -31,6 +32,16 @@ pub(crate) struct Given {
     pub(crate) file: Option<PathBuf>,
     /// The environment.
     pub(crate) environment: BTreeMap<String, String>,
+}
+
+impl Given {
+    /// These flags, and the environment of the process.
+    pub(crate) fn with(store: Option<String>, file: Option<PathBuf>) -> Self {
+        // A variable that is no text is none of ours.
+        let text =
+            |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+        Self { store, file, environment: std::env::vars_os().filter_map(text).collect() }
+    }
 }
 
 /// Where a value comes from.

@@ -18,16 +18,15 @@ mod worker;
 
 use std::process::ExitCode;
 
-use args::{Args, Command, Global};
-use clap::Parser;
+use args::{Args, Command};
 use config::{Config, Given};
 use exit::{Done, Exit, Failure};
 use output::Output;
 
 fn main() -> ExitCode {
-    let args = match Args::try_parse() {
+    let args = match args::parse() {
         Ok(args) => args,
-        Err(error) => return not_understood(&error),
+        Err(code) => return code,
     };
     let output = Output::new(args.global.format(), args.global.utc);
     start(args, &output).unwrap_or_else(|failure| failure.report(output.is_json()))
@@ -40,7 +39,7 @@ struct Context {
 }
 
 fn start(args: Args, output: &Output) -> Done {
-    let config = Config::read(given(args.global))?;
+    let config = Config::read(Given::with(args.global.store, args.global.config))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
         Failure::new(Exit::Failed, "internal", "cannot start the runtime").why(error.to_string())
     })?;
@@ -64,30 +63,5 @@ async fn run(command: Command, context: &Context) -> Done {
         Command::Health => health::run(context).await,
         Command::Demo(args) => Ok(demo::run(args, context.output.is_json()).await?),
         Command::DemoWorker(args) => Ok(demo::work(args).await?),
-    }
-}
-
-fn given(global: Global) -> Given {
-    // A variable that is no text is none of ours.
-    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
-        Some((name.into_string().ok()?, value.into_string().ok()?))
-    };
-    Given {
-        store: global.store,
-        file: global.config,
-        environment: std::env::vars_os().filter_map(text).collect(),
-    }
-}
-
-fn not_understood(error: &clap::Error) -> ExitCode {
-    let asked = |pair: &[String]| pair.iter().any(|word| word == "--json") || pair == ["-o", "json"];
-    let words: Vec<String> = std::env::args_os().filter_map(|word| word.into_string().ok()).collect();
-    match args::refused(error) {
-        Some(failure) => failure.report(words.windows(2).any(asked)),
-        None => {
-            // Nobody reads the help: then nobody needs it.
-            let _ = error.print();
-            ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
-        }
     }
 }

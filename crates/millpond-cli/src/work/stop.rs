@@ -63,6 +63,9 @@ async fn count_them(signals: [Signal; 3], tell: watch::Sender<u32>) {
             _ = hang_up.recv() => {}
         }
         tell.send_modify(|count| *count += 1);
-        tracing::info!("stopping; a second signal ends the programs now");
+        match *tell.borrow() {
+            1 => tracing::info!("stopping; a second signal ends the programs now"),
+            _ => tracing::info!("stopping now"),
+        }
     }
 }
