@@ -108,9 +108,9 @@ fn ack_before_commit(scene: &mut Scene) -> Outcome<()> {
 /// has decided about it.
 fn no_fence(scene: &mut Scene) -> Outcome<()> {
     let zombie = scene.worker(Setup::default())?;
-    let slow = MessageOrder { before_ms: 800, ..MessageOrder::steady(5) };
+    let slow = MessageOrder { before_ms: 1_000, ..MessageOrder::steady(5) };
     scene.send(PLAIN.name(), vec![slow; 4])?;
-    scene.until("4 leases", |events| count(events, is_lease) >= 4)?;
+    scene.until("4 handlers that run", |events| count(events, is_begun) >= 4)?;
     scene.member(zombie)?.pause()?;
     scene.worker(Setup { dwell_ms: 4_000, ..Setup::default() })?;
     scene.until("a takeover", |events| count(events, |event| event.op == Op::Reclaim) >= 1)?;
@@ -182,10 +182,16 @@ fn reclaim_without_cas(scene: &mut Scene) -> Outcome<()> {
 fn late_inbox_check(scene: &mut Scene) -> Outcome<()> {
     let first = scene.worker(Setup::default())?;
     scene.send(ONCE.name(), vec![MessageOrder { after_ms: 20_000, ..MessageOrder::steady(5) }])?;
-    scene.until("an effect", |events| count(events, |event| event.op == Op::Effect) >= 1)?;
+    scene.until("an effect", |events| {
+        count(events, |event| (event.op, event.ph) == (Op::Effect, Phase::Ok)) >= 1
+    })?;
     scene.take(first)?.kill()?;
     scene.worker(Setup::default())?;
     scene.drain()
+}
+
+fn is_begun(event: &Event) -> bool {
+    (event.op, event.ph) == (Op::Effect, Phase::Invoke)
 }
 
 fn is_lease(event: &Event) -> bool {

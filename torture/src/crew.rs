@@ -36,17 +36,16 @@ struct Hunt {
 
 impl Hunt {
     fn is_on(&self, place: usize, events: &[Event]) -> bool {
-        let op = match self.moment {
+        let word = match self.moment {
             Moment::Any => return false,
-            Moment::Lease => Op::Lease,
-            Moment::Effect => Op::Effect,
-            Moment::Settle => Op::Settle,
-            Moment::Reclaim => Op::Reclaim,
+            Moment::Lease => (Op::Lease, Phase::Ok),
+            Moment::Begin => (Op::Effect, Phase::Invoke),
+            Moment::Effect => (Op::Effect, Phase::Ok),
+            Moment::Settle => (Op::Settle, Phase::Invoke),
+            Moment::Reclaim => (Op::Reclaim, Phase::Ok),
         };
         let is_it = self.place == place || self.moment == Moment::Reclaim;
-        // Of a settlement the first word, of everything else the only one.
-        let phase = if op == Op::Settle { Phase::Invoke } else { Phase::Ok };
-        is_it && events.iter().any(|event| (event.op, event.ph) == (op, phase))
+        is_it && events.iter().any(|event| (event.op, event.ph) == word)
     }
 }
 

@@ -140,6 +140,7 @@ fn torture(args: &Args) -> Outcome<bool> {
 }
 
 fn run(args: &Args, plan: Plan, dir: &Path) -> Outcome<Results> {
+    let commit = stage::commit();
     let ending = match args.only {
         Some(_) => None,
         None => Some(parent::run(&dir.join("run"), plan)?),
@@ -147,7 +148,7 @@ fn run(args: &Args, plan: Plan, dir: &Path) -> Outcome<Results> {
     let chosen =
         |control: &&Control| !args.no_controls && args.only.as_ref().is_none_or(|only| only == control.name);
     let tried = try_all(CONTROLS.iter().filter(chosen), dir, plan.seed)?;
-    Ok(Results { plan, ending, tried, took: std::time::Duration::ZERO })
+    Ok(Results { plan, commit, ending, tried, took: std::time::Duration::ZERO })
 }
 
 /// Runs the controls side by side: they wait for leases to end most of the time.

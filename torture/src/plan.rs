@@ -46,6 +46,8 @@ pub(crate) enum Moment {
     Any,
     /// It was given messages.
     Lease,
+    /// A handler has begun.
+    Begin,
     /// An effect was committed.
     Effect,
     /// It is about to settle.
@@ -98,8 +100,9 @@ impl Plan {
             0..=4 => Fault::KillAll,
             5..=29 => Fault::KillSender(whom, short(&mut dice)),
             30..=54 => Fault::KillWorker(whom, Moment::Any, Duration::ZERO),
-            55..=64 => Fault::KillWorker(whom, Moment::Lease, short(&mut dice)),
-            65..=74 => Fault::KillWorker(whom, Moment::Effect, short(&mut dice)),
+            55..=59 => Fault::KillWorker(whom, Moment::Lease, short(&mut dice)),
+            60..=66 => Fault::KillWorker(whom, Moment::Begin, short(&mut dice)),
+            67..=74 => Fault::KillWorker(whom, Moment::Effect, short(&mut dice)),
             75..=89 => Fault::KillWorker(whom, Moment::Settle, short(&mut dice)),
             _ => Fault::KillWorker(whom, Moment::Reclaim, short(&mut dice)),
         };

@@ -7,11 +7,13 @@ use serde::Serialize;
 
 use crate::controls::Tried;
 use crate::plan::Plan;
-use crate::stage::{Ending, commit, server};
+use crate::stage::{Ending, server};
 
 /// Everything that came out.
 pub(crate) struct Results {
     pub(crate) plan: Plan,
+    /// What was run.
+    pub(crate) commit: String,
     /// `None`: only controls were run.
     pub(crate) ending: Option<Ending>,
     pub(crate) tried: Vec<Tried>,
@@ -44,7 +46,7 @@ impl Results {
     }
 
     pub(crate) fn print(&self) {
-        println!("{} at {}, seed {}", server(), commit(), self.plan.seed);
+        println!("{} at {}, seed {}", server(), self.commit, self.plan.seed);
         if let Some(ending) = &self.ending {
             print_run(ending);
         }
@@ -69,7 +71,7 @@ impl Results {
             sabotage_caught: self.tried.iter().filter(|tried| tried.good()).count(),
             sabotage_total: self.tried.len(),
             seed: self.plan.seed,
-            commit: commit(),
+            commit: self.commit.clone(),
             server: server(),
         };
         serde_json::to_string(&summary).unwrap_or_default()

@@ -110,6 +110,7 @@ async fn handle(job: Job<Work>, desk: Arc<Desk>) -> Result<Verdict, String> {
     if !job.body.belongs_to(job.id.0) {
         desk.report(&job, Op::Lease, Phase::Fail, Some("crc"));
     }
+    desk.report(&job, Op::Effect, Phase::Invoke, None);
     match Kind::parse(&job.kind) {
         Some(Kind::Killer) => std::process::abort(),
         Some(Kind::Doomed) => return Err("it always fails".to_owned()),
