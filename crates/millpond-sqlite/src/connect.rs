@@ -96,16 +96,19 @@ impl SqliteStore {
         refuse_network(path)?;
         let shown = path.display().to_string();
         let lost = |error: rusqlite::Error| unreachable_store(&shown, &error);
-        let conn = open_connection(path, options.create).map_err(lost)?;
+        let mut conn = open_connection(path, options.create).map_err(lost)?;
+        // Looked at before anything is written: a file that is not ours stays as it is.
+        migrate::status(&conn)?;
+        prepare(&mut conn).map_err(lost)?;
         check_schema(&conn, &options)?;
         let seen = conn.query_row(crate::sql::sql("worker_last_seen"), [], |row| row.get(0)).map_err(lost)?;
         options.clock.not_before(seen);
-        let reading = open_connection(path, false).map_err(lost)?;
+        let reading = connect(path).map_err(lost)?;
         reading.pragma_update(None, "query_only", true).map_err(lost)?;
-        let renewing = open_connection(path, false).map_err(lost)?;
+        let renewing = connect(path).map_err(lost)?;
         // A lost renewal only means another delivery.
         renewing.pragma_update(None, "synchronous", "normal").map_err(lost)?;
-        let probing = open_connection(path, false).map_err(lost)?;
+        let probing = connect(path).map_err(lost)?;
         let clock = options.clock;
         let mut draft = Draft::default();
         if synchronous == Synchronous::Normal {
@@ -172,6 +175,13 @@ fn open_connection(path: &Path, create: bool) -> rusqlite::Result<Connection> {
     let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     flags.set(OpenFlags::SQLITE_OPEN_CREATE, create);
     let mut conn = Connection::open_with_flags(path, flags)?;
+    set_busy_handler(&mut conn)?;
+    Ok(conn)
+}
+
+/// A connection to a store that is known to be ours.
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let mut conn = open_connection(path, false)?;
     prepare(&mut conn)?;
     Ok(conn)
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use millpond_core::error::{Code, Error, Result};
+use millpond_core::redact;
 use millpond_core::text::nearest;
 
 /// Whether an acknowledged send survives a power cut.
@@ -36,7 +37,8 @@ impl Location {
     ///
     /// `unsupported-store` for another scheme, `invalid-config` for an unknown parameter or value.
     pub fn parse(url: &str) -> Result<Self> {
-        let doing = || format!("open store `{url}`");
+        // A URL of another kind may hold a password.
+        let doing = || format!("open store `{}`", redact::summary(url));
         let Some(rest) = url.strip_prefix(SCHEME) else {
             let why = "the URL does not begin with `sqlite:`";
             return Err(Error::new(Code::UnsupportedStore, doing()).because(why));
@@ -144,6 +146,12 @@ mod tests {
             assert_eq!(error.code(), code, "{url}");
             assert!(error.causes().contains(expected), "{}", error.causes());
         }
+    }
+
+    #[test]
+    fn a_password_in_the_url_is_in_no_error() {
+        let error = Location::parse("postgres://ada:hunter2@db/x").unwrap_err();
+        assert!(!error.to_string().contains("hunter2"), "{error}");
     }
 
     #[test]

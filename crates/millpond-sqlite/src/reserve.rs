@@ -2,7 +2,7 @@
 //! refuses DELETE as well.
 
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ impl Reserve {
     pub(crate) fn ready(&mut self) -> bool {
         if !self.filled && self.tried.is_none_or(|tried| RETRY_EVERY <= tried.elapsed()) {
             self.tried = Some(Instant::now());
-            self.filled = self.fill().is_ok();
+            self.filled = self.fill().map_or_else(|error| !is_full(&error), |()| true);
         }
         self.filled
     }
@@ -52,18 +52,26 @@ impl Reserve {
         let held = usize::try_from(file.metadata()?.len()).unwrap_or(RESERVE_BYTES);
         let chunk = [0; 64 * 1024];
         let filled = (held..RESERVE_BYTES).step_by(chunk.len()).try_for_each(|_| file.write_all(&chunk));
-        if filled.and_then(|()| file.sync_data()).is_err() {
-            // Half a reserve would take the room that it is meant to hold.
-            file.set_len(0)?;
-            return Err(std::io::ErrorKind::StorageFull.into());
-        }
-        Ok(())
+        // Half a reserve would take the room that it is meant to hold.
+        filled.and_then(|()| file.sync_data()).inspect_err(|_| drop(file.set_len(0)))
     }
+}
+
+/// Whether room is what is missing. Where a reserve cannot be made for another reason, such as missing rights, the
+/// store does without one, and what is wrong shows where it matters.
+fn is_full(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_store_that_cannot_have_one_does_without() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(Reserve::beside(&dir.path().join("missing/a.db")).ready());
+    }
 
     #[test]
     fn it_holds_room_and_gives_it_back_once() {
