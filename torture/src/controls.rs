@@ -50,37 +50,54 @@ pub(crate) struct Tried {
     pub(crate) name: &'static str,
     pub(crate) caught_by: Vec<Invariant>,
     pub(crate) caught: bool,
-    /// What the script broke without the bug; empty as it should be.
-    pub(crate) without: Vec<String>,
+    /// What the script broke without the bug, or why it could not be played.
+    pub(crate) wrong: Vec<String>,
     pub(crate) took: Duration,
 }
 
 impl Tried {
     pub(crate) fn good(&self) -> bool {
-        self.caught && self.without.is_empty()
+        self.caught && self.wrong.is_empty()
     }
 }
 
 /// Runs a control twice, with and without its bug, side by side.
-pub(crate) fn run(control: &Control, dir: &Path, seed: u64) -> Outcome<Tried> {
+pub(crate) fn run(control: &Control, dir: &Path, seed: u64) -> Tried {
     let started = Instant::now();
     let (with, without) = std::thread::scope(|scope| {
-        let without =
-            scope.spawn(|| play(control, &dir.join("without"), seed, None).map_err(|e| e.to_string()));
-        let with = play(control, &dir.join("with"), seed, Some(control.name));
-        (with, without.join())
+        let with = scope.spawn(|| broken(play(control, &dir.join("with"), seed, Some(control.name))));
+        let without = faults(play(control, &dir.join("without"), seed, None));
+        (with.join(), without)
     });
-    let without = without.map_err(|_| "a control panicked")??;
-    let broken: Vec<Invariant> = with?.verdict.broken().map(|finding| finding.invariant).collect();
-    let mut clean: Vec<String> = without.verdict.broken().map(ToString::to_string).collect();
-    clean.extend(without.faults);
-    Ok(Tried {
+    let (caught_by, mut wrong) =
+        with.unwrap_or_else(|_| (Vec::new(), vec!["its thread panicked".to_owned()]));
+    wrong.extend(without);
+    Tried {
         name: control.name,
-        caught: control.caught_by.iter().any(|invariant| broken.contains(invariant)),
-        caught_by: broken,
-        without: clean,
+        caught: control.caught_by.iter().any(|invariant| caught_by.contains(invariant)),
+        caught_by,
+        wrong,
         took: started.elapsed(),
-    })
+    }
+}
+
+/// What was broken with the bug; or why that is not known.
+fn broken(ending: Outcome<Ending>) -> (Vec<Invariant>, Vec<String>) {
+    match ending {
+        Ok(ending) => (ending.verdict.broken().map(|finding| finding.invariant).collect(), Vec::new()),
+        Err(error) => (Vec::new(), vec![format!("with the bug: {error}")]),
+    }
+}
+
+/// What was broken without the bug.
+fn faults(ending: Outcome<Ending>) -> Vec<String> {
+    let faults = match ending {
+        Ok(Ending { verdict, faults, .. }) => {
+            verdict.broken().map(ToString::to_string).chain(faults).collect()
+        }
+        Err(error) => vec![error.to_string()],
+    };
+    faults.iter().map(|fault| format!("without the bug: {fault}")).collect()
 }
 
 fn play(control: &Control, dir: &Path, seed: u64, sabotage: Option<&'static str>) -> Outcome<Ending> {
@@ -88,7 +105,7 @@ fn play(control: &Control, dir: &Path, seed: u64, sabotage: Option<&'static str>
     let sabotaged = sabotage.is_some();
     let mut scene =
         Scene { stage, cast: Vec::new(), seen: Vec::new(), ended: Vec::new(), batches: 0, sabotaged };
-    (control.script)(&mut scene).map_err(|error| format!("{}: {error}", control.name))?;
+    (control.script)(&mut scene)?;
     scene.stage.close(scene.cast)
 }
 

@@ -24,7 +24,7 @@ mod worker;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
@@ -121,17 +121,16 @@ fn torture(args: &Args) -> Outcome<bool> {
         Some(dir) => std::path::absolute(dir)?,
         None => temporary.insert(tempfile::tempdir()?).path().to_owned(),
     };
-    let outcome = run(args, plan, &dir);
-    let good = outcome.as_ref().is_ok_and(Results::good);
-    if let Some(temporary) = temporary.filter(|_| !good) {
-        eprintln!("kept for a look: {}", temporary.keep().display());
-    }
-    let results = Results { took: started.elapsed(), ..outcome? };
+    let mut results = run(args, plan, &dir);
+    results.took = started.elapsed();
+    let good = results.good();
     results.print();
     if !good {
         let Plan { seed, messages, kills } = plan;
         println!("broken. Again: torture sqlite --messages {messages} --kills {kills} --seed {seed}");
         println!("faults: {:?}", plan.faults());
+        let kept = temporary.map_or(dir, tempfile::TempDir::keep);
+        println!("store and histories: {}", kept.display());
     }
     if args.json {
         println!("{}", results.json());
@@ -139,26 +138,23 @@ fn torture(args: &Args) -> Outcome<bool> {
     Ok(good)
 }
 
-fn run(args: &Args, plan: Plan, dir: &Path) -> Outcome<Results> {
+fn run(args: &Args, plan: Plan, dir: &Path) -> Results {
     let commit = stage::commit();
-    let ending = match args.only {
-        Some(_) => None,
-        None => Some(parent::run(&dir.join("run"), plan)?),
-    };
+    let ending = args.only.is_none().then(|| parent::run(&dir.join("run"), plan));
     let chosen =
         |control: &&Control| !args.no_controls && args.only.as_ref().is_none_or(|only| only == control.name);
-    let tried = try_all(CONTROLS.iter().filter(chosen), dir, plan.seed)?;
-    Ok(Results { plan, commit, ending, tried, took: std::time::Duration::ZERO })
+    let tried = try_all(CONTROLS.iter().filter(chosen), dir, plan.seed);
+    Results { plan, commit, ending, tried, took: Duration::ZERO }
 }
 
 /// Runs the controls side by side: they wait for leases to end most of the time.
-fn try_all<'c>(controls: impl Iterator<Item = &'c Control>, dir: &Path, seed: u64) -> Outcome<Vec<Tried>> {
+fn try_all<'c>(controls: impl Iterator<Item = &'c Control>, dir: &Path, seed: u64) -> Vec<Tried> {
     std::thread::scope(|scope| {
         let begin = |control: &'c Control| {
             let dir = dir.join(control.name);
             scope.spawn(move || controls::run(control, &dir, seed))
         };
         let begun: Vec<_> = controls.map(begin).collect();
-        begun.into_iter().map(|control| control.join().map_err(|_| "a control panicked")?).collect()
+        begun.into_iter().map(|control| control.join().expect("a control catches its own failures")).collect()
     })
 }

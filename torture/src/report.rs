@@ -5,6 +5,7 @@ use std::time::Duration;
 use millpond_testkit::judge::{Counters, Invariant, Verdict};
 use serde::Serialize;
 
+use crate::Outcome;
 use crate::controls::Tried;
 use crate::plan::Plan;
 use crate::stage::{Ending, server};
@@ -15,7 +16,7 @@ pub(crate) struct Results {
     /// What was run.
     pub(crate) commit: String,
     /// `None`: only controls were run.
-    pub(crate) ending: Option<Ending>,
+    pub(crate) ending: Option<Outcome<Ending>>,
     pub(crate) tried: Vec<Tried>,
     pub(crate) took: Duration,
 }
@@ -41,14 +42,16 @@ struct Summary {
 impl Results {
     /// Whether everything held and every control was caught.
     pub(crate) fn good(&self) -> bool {
-        let held = |ending: &Ending| ending.verdict.held() && ending.faults.is_empty();
+        let held = |ending: &Outcome<Ending>| ending.as_ref().is_ok_and(Ending::good);
         self.ending.as_ref().is_none_or(held) && self.tried.iter().all(Tried::good)
     }
 
     pub(crate) fn print(&self) {
         println!("{} at {}, seed {}", server(), self.commit, self.plan.seed);
-        if let Some(ending) = &self.ending {
-            print_run(ending);
+        match &self.ending {
+            Some(Ok(ending)) => print_run(ending),
+            Some(Err(error)) => println!("the run could not be finished: {error}"),
+            None => {}
         }
         for tried in &self.tried {
             print_control(tried);
@@ -57,12 +60,17 @@ impl Results {
     }
 
     pub(crate) fn json(&self) -> String {
-        let counters = self.ending.as_ref().map(|ending| ending.verdict.counters.clone()).unwrap_or_default();
+        let verdict = self.ending.as_ref().map(|ending| ending.as_ref().map(|ending| &ending.verdict));
+        let counters = match verdict {
+            Some(Ok(verdict)) => verdict.counters.clone(),
+            Some(Err(_)) => Counters { unfinished: true, ..Counters::default() },
+            None => Counters::default(),
+        };
         let Counters { sent, lost, double_effects, redelivered, kills, unfinished } = counters;
         let summary = Summary {
             lost,
             double_effects,
-            order_violations: self.ending.as_ref().map_or(0, |ending| out_of_order(&ending.verdict)),
+            order_violations: verdict.and_then(Result::ok).map_or(0, out_of_order),
             sent,
             messages: sent,
             kills,
@@ -106,12 +114,12 @@ fn print_run(ending: &Ending) {
 }
 
 fn print_control(tried: &Tried) {
-    let Tried { name, caught, caught_by, without, took } = tried;
+    let Tried { name, caught, caught_by, wrong, took } = tried;
     let by: Vec<String> = caught_by.iter().map(ToString::to_string).collect();
     let by = if by.is_empty() { "nothing".to_owned() } else { by.join(", ") };
     let said = if *caught { "caught" } else { "NOT CAUGHT" };
     println!("control {name}: {said}, broken: {by}, in {took:.0?}");
-    for broken in without {
-        println!("  without the bug: {broken}");
+    for line in wrong {
+        println!("  {line}");
     }
 }

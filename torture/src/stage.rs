@@ -186,6 +186,12 @@ pub(crate) struct Ending {
     pub(crate) longest_stall: Option<Duration>,
 }
 
+impl Ending {
+    pub(crate) fn good(&self) -> bool {
+        self.verdict.held() && self.faults.is_empty()
+    }
+}
+
 /// Opens the store in this process for one use of it.
 fn with_store<T>(url: &str, use_it: impl AsyncFnOnce(&SqliteStore) -> millpond::Result<T>) -> Outcome<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
