@@ -24,6 +24,7 @@ pub(super) struct Line {
     pub(super) speed: Speed,
     /// A lease is under way.
     pub(super) leasing: bool,
+    /// There may be messages that no lease has looked for.
     pub(super) may_have_more: bool,
     /// The suspect lane has messages, as far as is known.
     pub(super) has_suspects: bool,
@@ -65,12 +66,24 @@ impl Line {
         classes.into_iter().flat_map(|class| pick::lanes(turn).map(|lane| (class, lane))).collect()
     }
 
+    /// A lease of ordinary messages begins. What is heard of from here on may come after what it reads.
+    pub(super) const fn asks(&mut self) {
+        self.leasing = true;
+        self.may_have_more = false;
+    }
+
+    /// A lease ended, and there may be more.
+    pub(super) const fn may_ask_again(&mut self) {
+        self.leasing = false;
+        self.may_have_more = true;
+    }
+
     /// A lease found nothing.
-    pub(super) fn exhausted(&mut self, suspect: bool) {
+    pub(super) const fn found_nothing(&mut self, suspect: bool) {
         if suspect {
             self.has_suspects = false;
         } else {
-            self.may_have_more = false;
+            self.leasing = false;
             self.waited = [None; CLASSES as usize];
         }
     }

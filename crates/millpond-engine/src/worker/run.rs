@@ -98,7 +98,7 @@ impl Loop {
                 Some(answer) = self.leases.join_next() => self.leased(answer),
                 queues = woken.next() => self.woken(&queues),
                 () = self.low.notified() => {}
-                () = self.settled.notified() => self.suspects = self.suspects.settled(self.hands.left().suspects),
+                () = self.settled.notified() => {}
                 Ok(()) = self.pulses.changed() => self.pulsed(),
                 Some(ended) = self.slots.join_next_with_id() => self.slot_ended(ended.map(|(id, ())| id)),
                 () = sleep(hold.unwrap_or(WATCH_EVERY)), if hold.is_some() || self.is_busy() => self.not_before = None,
@@ -113,12 +113,17 @@ impl Loop {
             return;
         }
         let left = self.hands.left();
-        let with_suspects = self.queues.iter().position(|line| line.has_suspects);
-        if let Some((queue, hands_empty)) = self.suspects.ask(with_suspects, left.in_hand, self.leases.len())
-            && let Some((messages, bytes)) = self.queues[queue].next_lease(&self.endings)
-        {
-            self.suspects = Suspects::Asking { queue };
-            self.begin_lease(queue, messages, bytes, Some(hands_empty));
+        // Also without a settlement: a claim that was taken over leaves the hands by itself.
+        self.suspects = self.suspects.settled(left.suspects);
+        let endings = &self.endings;
+        let can_ask = |line: &mut Line| line.has_suspects && line.next_lease(endings).is_some();
+        let with_suspects = self.queues.iter_mut().position(can_ask);
+        if let Some((queue, hands_empty)) = self.suspects.ask(with_suspects, left.in_hand, self.leases.len()) {
+            match self.queues[queue].next_lease(&self.endings) {
+                Some((messages, bytes)) => self.begin_lease(queue, messages, bytes, Some(hands_empty)),
+                // Its slots are stuck: the other queues must not wait for them.
+                None => self.suspects = Suspects::None,
+            }
         }
         if !self.suspects.ordinary_may_lease() {
             return;
@@ -142,7 +147,10 @@ impl Loop {
             return;
         };
         let line = &mut self.queues[queue];
-        line.leasing |= suspect.is_none();
+        match suspect {
+            Some(_) => self.suspects = Suspects::Asking { queue },
+            None => line.asks(),
+        }
         let request = LeaseRequest {
             queue: line.station.queue.id,
             worker: self.id.clone(),
@@ -164,13 +172,15 @@ impl Loop {
             tracing::error!(
                 "a lease panicked: its claim, if there is one, is given back at the next renewal"
             );
-            self.queues.iter_mut().for_each(|line| line.leasing = false);
+            self.queues.iter_mut().for_each(Line::may_ask_again);
             self.suspects = self.suspects.answered(Answer::Nothing);
             return;
         };
         let line = &mut self.queues[queue];
-        if !suspect {
-            line.leasing = false;
+        match &lease {
+            Ok(Lease::Empty) => line.found_nothing(suspect),
+            _ if suspect => {}
+            _ => line.may_ask_again(),
         }
         let answer = match lease {
             Ok(Lease::Claim(claim)) => {
@@ -186,7 +196,6 @@ impl Loop {
             }
             Ok(Lease::Empty) => {
                 self.hands.drop_claim(token);
-                line.exhausted(suspect);
                 Answer::Nothing
             }
             Err(error) => {
@@ -322,21 +331,65 @@ impl Drop for Loop {
 #[cfg(test)]
 mod tests {
     use millpond_core::Settlement;
+    use millpond_core::message::Offset;
     use millpond_core::reason::{Back, Failure};
     use millpond_core::settle::Verdict;
 
     use super::*;
-    use crate::fake::{FakeStore, leased};
-    use crate::job::Job;
+    use crate::fake::{FakeStore, held, leased};
+    use crate::job::{Job, JobContext};
     use crate::pond::Pond;
+    use crate::worker::board::Envelope;
     use crate::worker::{Worker, start};
 
     /// How long a test waits for what must come.
     const LIMIT: Duration = Duration::from_secs(10);
 
+    const MAIL: crate::queue::Queue<u32> = crate::queue::Queue::new("mail");
+
+    /// The loop of a worker with one slot for a queue in which nothing is.
+    async fn idle() -> Loop {
+        let worker = Worker::new(&Pond::new(Arc::new(FakeStore::default()))).concurrency(1);
+        start::start(worker.handle(&MAIL, async |_: Job<u32>| Verdict::Ack)).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_hint_that_comes_while_a_lease_finds_nothing_is_kept() {
+        let mut loop_ = idle().await;
+        loop_.lease_more();
+        let mut empty = async |hint: &[QueueId]| {
+            let answer = loop_.leases.join_next().await.expect("a lease is under way");
+            loop_.woken(hint);
+            loop_.leased(answer);
+            loop_.lease_more();
+            loop_.leases.len()
+        };
+        assert_eq!(empty(&[QueueId(1)]).await, 1, "the message may have come after the lease had looked");
+        assert_eq!(empty(&[]).await, 0);
+    }
+
+    #[tokio::test]
+    async fn a_suspect_that_was_taken_over_unstarted_is_not_waited_for() {
+        let mut loop_ = idle().await;
+        loop_.suspects = Suspects::Alone;
+        loop_.lease_more();
+        assert_eq!(loop_.leases.len(), 1, "nothing is in hand, so nothing will be settled");
+    }
+
+    #[tokio::test]
+    async fn a_queue_whose_slots_are_stuck_does_not_hold_up_the_others_with_its_suspect() {
+        let mut loop_ = idle().await;
+        loop_.suspects = Suspects::Emptying { queue: 0 };
+        let board = &loop_.queues[0].station.board;
+        let context = JobContext::new(loop_.pond.clone(), held(), Offset(0), Duration::ZERO);
+        board.put(0, Envelope::of(held(), &leased(b"1"), None), context, Instant::now());
+        assert_eq!(board.release_all(Instant::now()).len(), 1, "its handler did not return");
+        loop_.lease_more();
+        assert!(loop_.suspects.ordinary_may_lease());
+    }
+
     #[tokio::test]
     async fn an_aborted_slot_fails_its_attempt_and_is_begun_again() {
-        const MAIL: crate::queue::Queue<u32> = crate::queue::Queue::new("mail");
         let store = Arc::new(FakeStore::default());
         let began = Arc::new(Notify::new());
         let tell = Arc::clone(&began);

@@ -6,9 +6,10 @@
 ///
 /// - `None`: none in hand. A pulse that shows a suspect lane leads to `Asking`.
 /// - `Asking`: a lease from a suspect lane is under way, and no other is begun. Its answer decides.
-/// - `Emptying`: the next group is a single message: nothing is leased until the hands are empty.
-/// - `Company`: a group is in hand; ordinary work goes on. It ends when the group is settled.
-/// - `Alone`: a single suspect is in hand, and nothing else is leased until it is settled.
+/// - `Emptying`: the next group is a single message: nothing is leased until the hands are empty, and then it is
+///   asked for again. Where its queue has no slot any more, because all are stuck, it leads to `None`.
+/// - `Company`: a group is in hand; ordinary work goes on. It ends when the group is settled, or was taken over.
+/// - `Alone`: a single suspect is in hand, and nothing else is leased until it is settled, or was taken over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Suspects {
     #[default]
@@ -67,7 +68,7 @@ impl Suspects {
         }
     }
 
-    /// The state after a settlement that left suspects in hand, or not.
+    /// The state, given whether suspects are in hand still.
     pub(crate) const fn settled(self, suspects_in_hand: bool) -> Self {
         match self {
             Suspects::Company | Suspects::Alone if !suspects_in_hand => Suspects::None,
