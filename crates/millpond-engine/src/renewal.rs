@@ -53,10 +53,11 @@ impl LeaseWatch {
         time + at.elapsed()
     }
 
-    /// Since when this node has been in touch with the store without a gap; `None`: its last renewal failed, so
-    /// that others may not have been able to renew either (R10).
+    /// Since when this node has been in touch with the store without a gap; `None`: its last renewal failed or is
+    /// overdue, so that others may not have been able to renew either (R10).
     pub(crate) fn in_touch_since(&self) -> Option<Timestamp> {
-        self.lock().in_touch_since
+        // A process that was suspended has not failed to renew: it has not tried yet.
+        (!self.is_over()).then(|| self.lock().in_touch_since)?
     }
 
     /// Waits until the lease lasts, by this process's own clock. A process that was suspended must not begin what
@@ -78,6 +79,10 @@ impl LeaseWatch {
     fn granted(&self, asked: Instant, renewed: &Renewed) {
         let mut inner = self.lock();
         inner.until = asked + self.lease - self.lease / 10;
+        if self.lease / 2 < renewed.now.since(inner.database.0) {
+            // Renewals are a third of the lease apart: it was suspended, perhaps with its whole host.
+            inner.in_touch_since = None;
+        }
         inner.database = (renewed.now, Instant::now());
         inner.in_touch_since.get_or_insert(renewed.now);
         drop(inner);
@@ -127,11 +132,17 @@ impl Renewer {
             match timeout(period, self.store.renew(renewal)).await {
                 Ok(Ok(renewed)) => {
                     self.watch.granted(asked, &renewed);
-                    wait = period.saturating_sub(asked.elapsed());
                     patience.reset();
-                    self.compare(&renewed.claims, &known).await;
+                    self.stop_missing(&renewed.claims, &known);
                     // What was taken over is out of the hands by now: the rest may begin.
                     self.watch.renewed.notify_waiters();
+                    // It waits for the writer, and the next renewal must not.
+                    if timeout(period / 2, self.give_back_unknown(&renewed.claims)).await.is_err() {
+                        tracing::warn!(
+                            "the store is too busy to be given back what this worker does not know"
+                        );
+                    }
+                    wait = period.saturating_sub(asked.elapsed());
                 }
                 failed => {
                     let why = failed.map_or_else(
@@ -159,23 +170,31 @@ impl Renewer {
         }
     }
 
-    /// Compares the claims of the store with those in hand.
-    async fn compare(&self, stored: &[ClaimRef], known: &[Token]) {
+    /// Tells the jobs to stop whose claims the store does not hold for this worker any more.
+    fn stop_missing(&self, stored: &[ClaimRef], known: &[Token]) {
         for token in self.hands.missing(stored, known) {
             tracing::warn!("a claim of this worker was taken over: its jobs are told to stop");
             self.hands.drop_claim(token);
             self.stations.iter().for_each(|station| station.lose(token));
         }
+    }
+
+    async fn give_back_unknown(&self, stored: &[ClaimRef]) {
         for claim in self.hands.unknown(stored) {
             if let Err(error) = self.give_back(claim).await {
-                tracing::warn!(%error, "cannot give back a claim whose lease was never heard of");
+                tracing::warn!(%error, cause = error.causes(), "cannot give back a claim that is not in hand");
             }
         }
     }
 
-    /// Gives back a claim that this worker does not know: the answer to its lease was lost.
+    /// Gives back a claim that this worker does not know: the answer to its lease was lost, or a verdict could not be
+    /// recorded.
     async fn give_back(&self, held: ClaimRef) -> Result<()> {
         let unsettled = self.store.unsettled(held).await?;
+        if unsettled.is_empty() {
+            // It was settled while the renewal was on its way.
+            return Ok(());
+        }
         // Each message keeps its own budget; the queue's settings do not matter for what never ran.
         let settings = millpond_core::QueueSettings::DEFAULT;
         let now = self.watch.database_now();
@@ -187,7 +206,7 @@ impl Renewer {
             SettleItem { offset: message.offset, kind, settlement, error: None, run: Duration::ZERO }
         });
         let claim = SettleClaim { held, items: items.collect() };
-        tracing::warn!(messages = claim.items.len(), "a claim that was never heard of is given back");
+        tracing::warn!(messages = claim.items.len(), "a claim that is not in hand is given back");
         self.store.settle(vec![claim]).await.map(drop)
     }
 }
@@ -220,5 +239,14 @@ mod tests {
         watch.granted(Instant::now(), &renewed(21));
         watch.granted(Instant::now(), &renewed(31));
         assert_eq!(watch.in_touch_since(), Some(Timestamp::from_secs(21)));
+    }
+
+    #[test]
+    fn a_node_that_was_suspended_is_out_of_touch_until_it_has_renewed() {
+        let long_ago = Instant::now().checked_sub(LEASE).expect("the host has been up for a lease");
+        let watch = LeaseWatch::new(LEASE, long_ago, &renewed(1));
+        assert_eq!(watch.in_touch_since(), None, "it has not asked yet whether others live");
+        watch.granted(Instant::now(), &renewed(41));
+        assert_eq!(watch.in_touch_since(), Some(Timestamp::from_secs(41)));
     }
 }
