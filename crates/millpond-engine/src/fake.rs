@@ -44,6 +44,7 @@ pub(crate) struct FakeStore {
     log: Arc<Mutex<Vec<NewMessage>>>,
     ready: Mutex<Vec<Leased>>,
     settled: Mutex<Vec<port::SettleItem>>,
+    refusals: Mutex<Vec<Code>>,
     declarations: AtomicUsize,
     hangs: AtomicBool,
     closed: AtomicBool,
@@ -66,6 +67,11 @@ impl FakeStore {
     /// What was settled so far.
     pub(crate) fn settled(&self) -> Vec<port::SettleItem> {
         self.settled.lock().unwrap().clone()
+    }
+
+    /// The next settlements fail like this, the last of `codes` first.
+    pub(crate) fn refuse_to_settle(&self, codes: &[Code]) {
+        self.refusals.lock().unwrap().extend(codes);
     }
 
     pub(crate) fn declarations(&self) -> usize {
@@ -141,6 +147,9 @@ impl port::Log for FakeStore {
     }
 
     fn settle(&self, claims: Vec<port::SettleClaim>) -> BoxFuture<'_, Result<Vec<port::Settled>>> {
+        if let Some(code) = self.refusals.lock().unwrap().pop() {
+            return self.answer(Err(Error::new(code, "settle in a fake store")));
+        }
         let answers = claims.iter().map(|_| port::Settled::Applied { done_anyway: Vec::new() }).collect();
         self.settled.lock().unwrap().extend(claims.into_iter().flat_map(|claim| claim.items));
         self.answer(Ok(answers))

@@ -169,8 +169,8 @@ impl Pond {
         self.inner.closed.load(Ordering::Acquire)
     }
 
-    /// Makes this process's relay look at once what is due, instead of at the moment it planned. For a store whose
-    /// clock was moved.
+    /// Makes this process's relay look at once what is due, instead of at the moment it planned: something was put
+    /// into the outbox, or the store's clock was moved.
     pub fn nudge(&self) {
         self.inner.outbox.notify_one();
     }
@@ -185,17 +185,9 @@ impl Pond {
         self.inner.ids.ids(count)
     }
 
-    /// Tells this process that `queue` was written to, and whether something waits in the outbox.
-    pub(crate) fn wake(&self, queue: QueueId, waits: bool) {
+    /// Tells the workers of this process that `queue` was written to.
+    pub(crate) fn wake(&self, queue: QueueId) {
         self.inner.wakes.poke(queue);
-        if waits {
-            self.inner.outbox.notify_one();
-        }
-    }
-
-    /// Tells this process that something of `queue` waits in the outbox.
-    pub(crate) fn outbox_changed(&self, _queue: QueueId) {
-        self.inner.outbox.notify_one();
     }
 
     /// Hears of the queues that this process writes to from now on.
@@ -263,7 +255,10 @@ impl Pond {
             return Err(Error::new(Code::UnknownOutcome, sending(&queue.name)).because(why));
         };
         let stored = stored?;
-        self.wake(queue.id, waits);
+        self.wake(queue.id);
+        if waits {
+            self.nudge();
+        }
         Ok(Sent::of(ids, stored))
     }
 

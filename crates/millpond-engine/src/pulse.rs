@@ -91,7 +91,7 @@ impl PulseLoop {
         loop {
             let relayed = self.pond.store().relay(RELAY_ROWS_MAX).await?;
             for queue in &relayed.queues {
-                self.pond.wake(*queue, false);
+                self.pond.wake(*queue);
             }
             if relayed.moved < RELAY_ROWS_MAX || self.stop.is_cancelled() {
                 return Ok(relayed.next_due);

@@ -61,7 +61,7 @@ impl Reclaim {
             if let Err(error) = self.pond.store().settle(vec![verdicts]).await {
                 tracing::warn!(%error, cause = error.causes(), "cannot settle a reclaimed claim; it is tried again");
             }
-            self.pond.outbox_changed(claim.queue.id);
+            self.pond.nudge();
         }
         Ok(taken.len())
     }

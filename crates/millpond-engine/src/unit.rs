@@ -91,10 +91,11 @@ impl UnitOfWork {
         let Self { tx, open, pond, sent_to } = self;
         tx.commit().await?;
         open.committed();
-        for queue in sent_to {
+        if !sent_to.is_empty() {
             // A store may leave to the relay what was sent in a transaction, also when it is due at once.
-            pond.wake(queue, true);
+            pond.nudge();
         }
+        sent_to.into_iter().for_each(|queue| pond.wake(queue));
         Ok(())
     }
 }

@@ -110,7 +110,7 @@ pub(super) fn take_claim(line: &mut Line, hands: &Hands, endings: &Endings, clai
     let Claim { held, messages, .. } = claim;
     let suspects = messages.first().is_some_and(|message| message.suspect != 0);
     hands.take(held, messages.len(), suspects);
-    endings.expect(held.token, line.station.queue.id, messages.len());
+    endings.expect(held.token, messages.len());
     let since = Instant::now();
     let waiting =
         messages.into_iter().map(|message| Waiting { held, message, since, told_low: false }).collect();

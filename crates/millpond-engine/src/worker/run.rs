@@ -118,7 +118,8 @@ impl Loop {
         let endings = &self.endings;
         let can_ask = |line: &mut Line| line.has_suspects && line.next_lease(endings).is_some();
         let with_suspects = self.queues.iter_mut().position(can_ask);
-        if let Some((queue, hands_empty)) = self.suspects.ask(with_suspects, left.in_hand, self.leases.len()) {
+        if let Some((queue, hands_empty)) = self.suspects.ask(with_suspects, left.in_hand, self.leases.len())
+        {
             match self.queues[queue].next_lease(&self.endings) {
                 Some((messages, bytes)) => self.begin_lease(queue, messages, bytes, Some(hands_empty)),
                 // Its slots are stuck: the other queues must not wait for them.

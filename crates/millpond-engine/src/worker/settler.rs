@@ -8,10 +8,10 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use millpond_core::error::{Error, ErrorKind};
+use millpond_core::error::{Error, ErrorKind, Result};
 use millpond_core::message::Token;
 use millpond_core::settle::Settlement;
-use millpond_core::store::{ClaimRef, Queue, QueueId, SettleClaim, SettleItem, Settled};
+use millpond_core::store::{Queue, QueueId, SettleClaim, SettleItem, Settled};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -42,21 +42,15 @@ pub(crate) struct Endings {
 struct Inner {
     /// By partition and place, so that two batches never lock claims in opposite order (R12).
     claims: BTreeMap<(i64, i64, u64, Token), SettleClaim>,
-    /// Messages of each claim that have not ended.
-    open: HashMap<Token, Open>,
+    /// How many messages of each claim have not ended.
+    open: HashMap<Token, usize>,
     speeds: HashMap<QueueId, (u32, Duration)>,
-}
-
-#[derive(Debug)]
-struct Open {
-    left: usize,
-    queue: QueueId,
 }
 
 impl Endings {
     /// A claim was leased: it has this many messages to end.
-    pub(crate) fn expect(&self, token: Token, queue: QueueId, messages: usize) {
-        self.lock().open.insert(token, Open { left: messages, queue });
+    pub(crate) fn expect(&self, token: Token, messages: usize) {
+        self.lock().open.insert(token, messages);
     }
 
     /// A delivery ended.
@@ -77,9 +71,9 @@ impl Endings {
             let claim = inner.claims.entry(place).or_insert_with(|| SettleClaim { held, items: Vec::new() });
             claim.items.push(item);
             let open = inner.open.get_mut(&held.token);
-            let left = open.map_or(0, |open| {
-                open.left = open.left.saturating_sub(1);
-                open.left
+            let left = open.map_or(0, |left| {
+                *left = left.saturating_sub(1);
+                *left
             });
             (first, left == 0)
         };
@@ -120,13 +114,9 @@ impl Endings {
 
     fn forget(&self, token: Token) {
         let mut inner = self.lock();
-        if inner.open.get(&token).is_none_or(|open| open.left == 0) {
+        if inner.open.get(&token) == Some(&0) {
             inner.open.remove(&token);
         }
-    }
-
-    fn queue_of(&self, token: Token) -> Option<QueueId> {
-        self.lock().open.get(&token).map(|open| open.queue)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -171,65 +161,55 @@ impl Settler {
         }
     }
 
-    /// Records a batch; while the store is away the verdicts are kept and it is tried again.
+    /// Records a batch, or, if it is refused as a whole, its messages one by one.
     async fn record(&self, claims: Vec<SettleClaim>) {
-        let mut patience = Patience::up_to(RETRY_MAX);
-        loop {
-            match self.pond.store().settle(claims.clone()).await {
-                Ok(answers) => return self.recorded(&claims, &answers),
-                Err(error) if is_away(&error) => {
-                    tracing::warn!(%error, cause = error.causes(), "cannot settle now; the verdicts are kept");
-                    sleep(patience.wait()).await;
-                }
-                Err(error) => {
-                    tracing::error!(%error, cause = error.causes(), "a batch of verdicts failed; one by one now");
-                    return self.record_one_by_one(claims).await;
+        let Err(error) = self.record_patiently(&claims).await else { return };
+        tracing::error!(%error, cause = error.causes(), "a batch of verdicts failed; one by one now");
+        for SettleClaim { held, items } in claims {
+            for item in items {
+                let offset = item.offset.0;
+                if let Err(error) = self.record_patiently(&[SettleClaim { held, items: vec![item] }]).await {
+                    tracing::error!(%error, cause = error.causes(), offset, "a verdict cannot be recorded");
+                    // Once nothing else of its claim is in hand, the next renewal gives the message back.
+                    self.hands.settled(held.token, 1);
+                    self.endings.forget(held.token);
                 }
             }
         }
     }
 
-    async fn record_one_by_one(&self, claims: Vec<SettleClaim>) {
-        for SettleClaim { held, items } in claims {
-            for item in items {
-                let one = vec![SettleClaim { held, items: vec![item] }];
-                match self.pond.store().settle(one.clone()).await {
-                    Ok(answers) => self.recorded(&one, &answers),
-                    // It stays leased until this worker ends, and is reclaimed then.
-                    Err(error) => {
-                        let offset = one[0].items[0].offset.0;
-                        tracing::error!(%error, cause = error.causes(), offset, "a verdict cannot be recorded");
-                    }
+    /// Records verdicts; while the store is away they are kept and it is tried again.
+    async fn record_patiently(&self, claims: &[SettleClaim]) -> Result<()> {
+        let mut patience = Patience::up_to(RETRY_MAX);
+        loop {
+            match self.pond.store().settle(claims.to_vec()).await {
+                Ok(answers) => {
+                    self.recorded(claims, &answers);
+                    return Ok(());
                 }
+                Err(error) if is_away(&error) => {
+                    tracing::warn!(%error, cause = error.causes(), "cannot settle now; the verdicts are kept");
+                    sleep(patience.wait()).await;
+                }
+                Err(error) => return Err(error),
             }
         }
     }
 
     fn recorded(&self, claims: &[SettleClaim], answers: &[Settled]) {
         for (claim, answer) in claims.iter().zip(answers) {
-            let token = claim.held.token;
-            let queue = self.endings.queue_of(token);
-            match answer {
-                Settled::Applied { .. } => self.hands.settled(token, claim.items.len()),
-                Settled::LeaseLost => self.lost(&claim.held, claim.items.len()),
+            let (token, messages) = (claim.held.token, claim.items.len());
+            if *answer == Settled::LeaseLost {
+                let partition = claim.held.partition;
+                tracing::warn!(partition, messages, "lease-lost: another worker may have the messages");
             }
+            self.hands.settled(token, messages);
             self.endings.forget(token);
             let goes_back = |item: &SettleItem| matches!(item.settlement, Settlement::Again { .. });
-            if let Some(queue) = queue
-                && claim.items.iter().any(goes_back)
-            {
-                self.pond.outbox_changed(queue);
+            if claim.items.iter().any(goes_back) {
+                self.pond.nudge();
             }
         }
-    }
-
-    fn lost(&self, held: &ClaimRef, messages: usize) {
-        tracing::warn!(
-            partition = held.partition,
-            messages,
-            "lease-lost: another worker may have the messages"
-        );
-        self.hands.settled(held.token, messages);
     }
 }
 
@@ -238,4 +218,47 @@ fn is_away(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Unknown)
         && error.code() != millpond_core::Code::Internal
         && error.code() != millpond_core::Code::ShuttingDown
+}
+
+#[cfg(test)]
+mod tests {
+    use millpond_core::Code;
+
+    use super::*;
+    use crate::fake::{FakeStore, held, leased};
+
+    /// How many messages are recorded and how many are in hand, after two have ended and `codes` were the answers,
+    /// the last of them first.
+    async fn recorded(codes: &[Code]) -> (usize, usize) {
+        let store = Arc::new(FakeStore::default());
+        store.refuse_to_settle(codes);
+        let (endings, hands) = (Arc::<Endings>::default(), Arc::<Hands>::default());
+        hands.take(held(), 2, false);
+        endings.expect(held().token, 2);
+        for _ in 0..2 {
+            endings.push(&Envelope::of(held(), &leased(b"1"), None), Settlement::Done, None, Duration::ZERO);
+        }
+        let settler = Settler {
+            pond: Pond::new(store.clone()),
+            endings: Arc::clone(&endings),
+            hands: Arc::clone(&hands),
+            settled: Arc::default(),
+            stop: CancellationToken::new(),
+        };
+        settler.record(endings.take()).await;
+        assert!(endings.lock().open.is_empty());
+        (store.settled().len(), hands.left().in_hand)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_verdict_is_kept_while_the_store_is_away_also_when_they_go_one_by_one() {
+        use Code::{Internal, StorageFull, StoreUnavailable};
+        assert_eq!(recorded(&[StorageFull, StoreUnavailable]).await, (2, 0));
+        assert_eq!(recorded(&[StoreUnavailable, Internal]).await, (2, 0));
+    }
+
+    #[tokio::test]
+    async fn a_message_whose_verdict_is_refused_leaves_the_hands_and_so_goes_back() {
+        assert_eq!(recorded(&[Code::Internal, Code::Internal]).await, (1, 0));
+    }
 }
