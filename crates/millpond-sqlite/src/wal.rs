@@ -41,9 +41,10 @@ impl Wal {
     fn cut(&self, conn: &mut Connection, bytes: u64) {
         let cut = conn
             .busy_timeout(WAIT)
-            .and_then(|()| conn.query_row("pragma wal_checkpoint(truncate)", [], |row| row.get::<_, i64>(0)))
-            .and_then(|busy| crate::connect::set_busy_handler(conn).map(|()| busy));
-        match cut {
+            .and_then(|()| conn.query_row("pragma wal_checkpoint(truncate)", [], |row| row.get::<_, i64>(0)));
+        // Also when it failed, as on a full disk: the next transaction waits longer than a checkpoint does.
+        let patient = crate::connect::set_busy_handler(conn);
+        match cut.and_then(|busy| patient.map(|()| busy)) {
             Ok(0) => {}
             Ok(_) => tracing::warn!(bytes, "a reader keeps the write-ahead log from being started anew"),
             Err(error) => tracing::warn!(%error, bytes, "cannot cut the write-ahead log"),
@@ -74,5 +75,17 @@ mod tests {
         reader.execute_batch("commit").unwrap();
         (0..LOOK_EVERY).for_each(|_| wal.committed(&mut conn));
         assert_eq!(length(), 0);
+    }
+
+    #[test]
+    fn a_cut_that_fails_leaves_the_patience_of_the_connection_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let mut conn = Connection::open(&path).unwrap();
+        conn.pragma_update(None, "journal_mode", "wal").unwrap();
+        conn.execute_batch("create table t (x); begin immediate; insert into t values (1)").unwrap();
+        Wal::of(&path).cut(&mut conn, 0);
+        let waits: i64 = conn.query_row("pragma busy_timeout", [], |row| row.get(0)).unwrap();
+        assert_eq!(waits, 0, "it is the handler that waits");
     }
 }
