@@ -1,9 +1,11 @@
 -- name: worker_renew
+-- A renewal that was on its way when its worker ended does not bring it back.
 insert into millpond_worker (id, host, queues, slots, busy, error, started_at, seen_at, lease_until, lease)
 values (:id, :host, :queues, :slots, :busy, :error, :now, :now, :now + :lease, :lease)
 on conflict (id) do update
 set queues = excluded.queues, slots = excluded.slots, busy = excluded.busy, error = excluded.error,
-    seen_at = excluded.seen_at, lease_until = excluded.lease_until, lease = excluded.lease, stopped = 0;
+    seen_at = excluded.seen_at, lease_until = excluded.lease_until, lease = excluded.lease
+where stopped = 0;
 
 -- name: worker_end
 update millpond_worker set lease_until = min(lease_until, :now), seen_at = :now, busy = 0, stopped = 1
