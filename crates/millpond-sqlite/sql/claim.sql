@@ -38,17 +38,17 @@ where worker = ?1 and token is not null and expires_at is null;
 -- name: claim_expired
 -- Claims of workers whose lease is over and of claims that outlived their own. The scalar time is bound, so
 -- both halves are index searches: millpond_claim_worker, millpond_claim_expires.
-select c.subscription_id, c.partition, c.to_offset, c.from_offset, c.token, c.worker, c.in_hand, c.done
+select c.subscription_id, c.partition, c.to_offset, c.from_offset, c.done, c.token, c.worker, c.in_hand
 from millpond_worker w
 join millpond_claim c on c.worker = w.id
 where w.lease_until <= :now and (w.stopped = 1 or :now - :since >= w.lease / 3) and c.expires_at is null
       and c.token is not null
 union all
-select c.subscription_id, c.partition, c.to_offset, c.from_offset, c.token, c.worker, c.in_hand, c.done
+select c.subscription_id, c.partition, c.to_offset, c.from_offset, c.done, c.token, c.worker, c.in_hand
 from millpond_claim c
 where c.expires_at <= :now and c.token is not null
 union all
-select c.subscription_id, c.partition, c.to_offset, c.from_offset, c.token, c.worker, c.in_hand, c.done
+select c.subscription_id, c.partition, c.to_offset, c.from_offset, c.done, c.token, c.worker, c.in_hand
 from millpond_claim c
 where c.worker is not null and c.token is not null and c.expires_at is null
       and not exists (select 1 from millpond_worker w where w.id = c.worker)
@@ -56,7 +56,7 @@ limit :claims_max;
 
 -- name: claim_in_hand_of_worker
 -- Every claim that a worker holds under its own lease.
-select subscription_id, partition, to_offset, from_offset, in_hand, done
+select subscription_id, partition, to_offset, from_offset, done
 from millpond_claim indexed by millpond_claim_worker
 where worker = ?1 and token is not null and expires_at is null;
 

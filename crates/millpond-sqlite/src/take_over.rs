@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use millpond_core::message::{Leased, Offset, Token};
 use millpond_core::store::{ClaimRef, TakeOver, TakenOver};
-use rusqlite::params;
+use rusqlite::{Row, params};
 
 use crate::append::lease_end;
 use crate::error::Tried;
@@ -15,17 +15,23 @@ use crate::settle::is_set;
 use crate::sql::sql;
 use crate::writer::Tx;
 
-/// A claim of `claim_expired`.
+/// What a claim holds, and what of it is settled.
 #[derive(Debug, Clone)]
-pub(crate) struct Expired {
+struct Holding {
     subscription: i64,
     partition: i64,
     to_offset: i64,
     from_offset: i64,
+    done: Vec<u8>,
+}
+
+/// A claim of `claim_expired`.
+#[derive(Debug, Clone)]
+pub(crate) struct Expired {
+    holding: Holding,
     token: [u8; 16],
     worker: String,
     in_hand: Option<u32>,
-    done: Vec<u8>,
 }
 
 impl Tx<'_> {
@@ -38,14 +44,10 @@ impl Tx<'_> {
         };
         let rows = list.query_map(named, |row| {
             Ok(Expired {
-                subscription: row.get(0)?,
-                partition: row.get(1)?,
-                to_offset: row.get(2)?,
-                from_offset: row.get(3)?,
-                token: row.get(4)?,
-                worker: row.get::<_, Option<String>>(5)?.unwrap_or_default(),
-                in_hand: row.get(6)?,
-                done: row.get(7)?,
+                holding: holding(row)?,
+                token: row.get(5)?,
+                worker: row.get::<_, Option<String>>(6)?.unwrap_or_default(),
+                in_hand: row.get(7)?,
             })
         })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
@@ -81,10 +83,10 @@ impl Tx<'_> {
         in_hand: u32,
         token: Token,
     ) -> Tried<Option<TakenOver>> {
-        let (Some(part), until) = (self.place(claim.partition)?, lease_end(self.now, request.lease)) else {
+        let Holding { subscription, partition, to_offset, .. } = claim.holding;
+        let (Some(part), until) = (self.place(partition)?, lease_end(self.now, request.lease)) else {
             return Ok(None);
         };
-        let Expired { subscription, partition, to_offset, .. } = *claim;
         let swapped = self.conn.prepare_cached(&swap_statement())?.execute(params![
             subscription,
             partition,
@@ -97,7 +99,7 @@ impl Tx<'_> {
             return Ok(None);
         }
         // In a statement after the swap: an effect may have committed after the last settle (R9).
-        let (unsettled, done) = self.unsettled(claim)?;
+        let (unsettled, done) = self.unsettled(&claim.holding)?;
         Ok(Some(TakenOver {
             held: ClaimRef { subscription, partition, to_offset: Offset(to_offset.unsigned_abs()), token },
             old_token: Token(claim.token),
@@ -109,39 +111,17 @@ impl Tx<'_> {
         }))
     }
 
-    /// What is unsettled in a claim that is still held.
-    pub(crate) fn unsettled_of(&mut self, held: &ClaimRef) -> Tried<Vec<Leased>> {
+    /// What is unsettled in a claim that is still held: also what the inbox knows, or it would never be settled.
+    pub(crate) fn unsettled_of(&self, held: &ClaimRef) -> Tried<Vec<Leased>> {
         let Some((from_offset, done)) = self.progress(held)? else { return Ok(Vec::new()) };
-        let claim = Expired {
-            subscription: held.subscription,
-            partition: held.partition,
-            to_offset: held.to_offset.0 as i64,
-            from_offset,
-            token: held.token.0,
-            worker: String::new(),
-            in_hand: None,
-            done,
-        };
-        Ok(self.unsettled(&claim)?.0)
+        let ClaimRef { subscription, partition, to_offset, .. } = *held;
+        self.open_of(&Holding { subscription, partition, to_offset: to_offset.0 as i64, from_offset, done })
     }
 
     /// Counts what a worker has in its hands and writes it into its claims.
     fn write_in_hand(&mut self, worker: &str) -> Tried<u32> {
         let mut list = self.conn.prepare_cached(sql("claim_in_hand_of_worker"))?;
-        let claims = list
-            .query_map([worker], |row| {
-                Ok(Expired {
-                    subscription: row.get(0)?,
-                    partition: row.get(1)?,
-                    to_offset: row.get(2)?,
-                    from_offset: row.get(3)?,
-                    token: [0; 16],
-                    worker: String::new(),
-                    in_hand: row.get(4)?,
-                    done: row.get(5)?,
-                })
-            })?
-            .collect::<rusqlite::Result<Vec<_>>>()?;
+        let claims = list.query_map([worker], holding)?.collect::<rusqlite::Result<Vec<_>>>()?;
         let mut count = 0;
         for claim in &claims {
             count += u32::try_from(self.unsettled(claim)?.0.len()).unwrap_or(u32::MAX);
@@ -158,16 +138,9 @@ impl Tx<'_> {
     }
 
     /// The messages of a claim that are neither settled nor known to the inbox, and those that the inbox knows.
-    fn unsettled(&self, claim: &Expired) -> Tried<(Vec<Leased>, Vec<Offset>)> {
-        let mut range = self.conn.prepare_cached(sql("log_read_range"))?;
-        let rows = range.query_map(params![claim.partition, claim.from_offset, claim.to_offset], leased)?;
+    fn unsettled(&self, claim: &Holding) -> Tried<(Vec<Leased>, Vec<Offset>)> {
         let (mut unsettled, mut done) = (Vec::new(), Vec::new());
-        for message in rows {
-            let message = message?;
-            let place = message.offset.0.wrapping_sub(claim.from_offset.unsigned_abs()) as usize;
-            if is_set(&claim.done, place) {
-                continue;
-            }
+        for message in self.open_of(claim)? {
             if !sabotaged("late_inbox_check") && self.in_inbox(claim.subscription, message.id)? {
                 done.push(message.offset);
             } else {
@@ -176,6 +149,30 @@ impl Tx<'_> {
         }
         Ok((unsettled, done))
     }
+
+    /// The messages of a claim whose done bit is clear.
+    fn open_of(&self, claim: &Holding) -> Tried<Vec<Leased>> {
+        let is_open = |message: &Leased| {
+            let place = message.offset.0.wrapping_sub(claim.from_offset.unsigned_abs()) as usize;
+            !is_set(&claim.done, place)
+        };
+        let mut range = self.conn.prepare_cached(sql("log_read_range"))?;
+        let rows = range.query_map(params![claim.partition, claim.from_offset, claim.to_offset], leased)?;
+        let mut messages = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+        messages.retain(is_open);
+        Ok(messages)
+    }
+}
+
+/// The first columns of `claim_expired` and `claim_in_hand_of_worker`.
+fn holding(row: &Row<'_>) -> rusqlite::Result<Holding> {
+    Ok(Holding {
+        subscription: row.get(0)?,
+        partition: row.get(1)?,
+        to_offset: row.get(2)?,
+        from_offset: row.get(3)?,
+        done: row.get(4)?,
+    })
 }
 
 /// The compare-and-set of a takeover; the control leaves out the comparison.
