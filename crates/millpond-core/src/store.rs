@@ -316,7 +316,8 @@ pub trait Log: Send + Sync {
     /// One combined statement for all queues of an idle node.
     fn pulse(&self, queues: Vec<QueueId>) -> BoxFuture<'_, Result<Pulse>>;
 
-    /// Waits until another process may have written: a hint, never a promise.
+    /// Waits until another process may have written after this call, whenever the future is polled: a hint, never a
+    /// promise.
     fn changed(&self) -> BoxFuture<'_, ()>;
 }
 

@@ -50,13 +50,16 @@ impl PulseLoop {
     pub(crate) async fn run(self) {
         let mut patience = Patience::new();
         let mut wait = Duration::ZERO;
+        let mut changed = self.pond.store().changed();
         loop {
             tokio::select! {
                 () = self.stop.cancelled() => return,
                 () = sleep(wait) => {}
-                () = self.pond.store().changed() => {}
+                () = &mut changed => {}
                 () = self.pond.outbox_written() => {}
             }
+            // From before it asks: a hint that comes meanwhile is kept, and the next wait ends at once.
+            changed = self.pond.store().changed();
             match self.beat().await {
                 Ok(next_due) => {
                     patience.reset();

@@ -87,16 +87,20 @@ impl Probe {
         Ok(Self { version: Some(version) })
     }
 
-    /// Waits for the next change.
-    pub(crate) async fn changed(&self) {
-        if let Some(version) = &self.version {
-            let mut version = version.clone();
+    /// Waits for the next change after this call, whenever the future is polled.
+    pub(crate) fn changed(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut version = self.version.clone();
+        if let Some(version) = &mut version {
             version.mark_unchanged();
-            if version.changed().await.is_ok() {
+        }
+        async move {
+            if let Some(mut version) = version
+                && version.changed().await.is_ok()
+            {
                 return;
             }
+            std::future::pending().await
         }
-        std::future::pending().await
     }
 }
 
@@ -106,4 +110,21 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
         .spawn(run)
         .map(drop)
         .map_err(|error| Error::new(Code::StoreUnavailable, format!("start thread {name}")).because(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_change_between_the_call_and_the_first_poll_is_heard() {
+        let (tell, version) = watch::channel(0);
+        let probe = Probe { version: Some(version) };
+        tell.send_replace(1);
+        let (before, after) = (probe.changed(), tell.send_replace(2));
+        assert_eq!(after, 1);
+        before.await;
+        let none = tokio::time::timeout(Duration::ZERO, probe.changed()).await;
+        assert!(none.is_err(), "what was before the call is not");
+    }
 }
