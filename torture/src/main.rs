@@ -109,8 +109,21 @@ fn child(role: impl FnOnce() -> millpond::Result<()>) -> Outcome<bool> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
     let ansi = std::io::stderr().is_terminal();
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(ansi).with_writer(std::io::stderr).init();
+    die_with_parent()?;
     role().map_err(|error| format!("{error}: {}", error.causes()))?;
     Ok(true)
+}
+
+/// A child that is stopped when its parent dies would never see its pipe close.
+#[cfg(target_os = "linux")]
+fn die_with_parent() -> Outcome<()> {
+    use rustix::process::{Signal, set_parent_process_death_signal};
+    Ok(set_parent_process_death_signal(Some(Signal::KILL))?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn die_with_parent() -> Outcome<()> {
+    Ok(())
 }
 
 fn torture(args: &Args) -> Outcome<bool> {
