@@ -106,8 +106,6 @@ pub struct Claim {
     pub messages: Vec<Leased>,
     /// Database time of the lease.
     pub leased_at: Timestamp,
-    /// Whether the part it was taken from may hold more.
-    pub more: bool,
 }
 
 /// The end of one delivery, to be recorded.
@@ -240,8 +238,6 @@ pub struct Relayed {
     pub queues: Vec<QueueId>,
     /// When the next row is due.
     pub next_due: Option<Timestamp>,
-    /// Database time.
-    pub now: Timestamp,
 }
 
 /// The answer to [`Log::begin`].

@@ -138,12 +138,7 @@ impl port::Log for FakeStore {
         };
         let held = ClaimRef { token: request.token, ..held() };
         let leased_at = Timestamp::from_secs(1);
-        self.answer(Ok(port::Lease::Claim(port::Claim {
-            held,
-            messages: vec![message],
-            leased_at,
-            more: true,
-        })))
+        self.answer(Ok(port::Lease::Claim(port::Claim { held, messages: vec![message], leased_at })))
     }
 
     fn settle(&self, claims: Vec<port::SettleClaim>) -> BoxFuture<'_, Result<Vec<port::Settled>>> {

@@ -135,6 +135,7 @@ impl Pond {
     ///
     /// - A bad item refuses the whole batch, with its index: `not-serialisable`, `body-too-large`,
     ///   `invalid-name`, `invalid-key`, `invalid-header`, `invalid-option`. `batch-too-large` has none.
+    /// - `dedup-conflict`: the dedup key of an item is held by a message with another body; nothing was stored.
     /// - `unknown-queue`, `queue-conflict`, `invalid-config`: the declaration.
     /// - `send-inside-transaction`: from a handler with an open unit of work. `shutting-down`.
     /// - `store-unavailable`, `storage-full`: nothing was stored.

@@ -30,7 +30,7 @@ impl Tx<'_> {
         let subscription = self.subscription(request.queue)?;
         let top = self.cursor(subscription, partition)?;
         let after = top.map_or(-1, |(offset, _)| offset);
-        let (messages, more) = self.read_after(request, partition, after, lane)?;
+        let messages = self.read_after(request, partition, after, lane)?;
         let (Some(first), Some(last)) = (messages.first(), messages.last()) else { return Ok(Lease::Empty) };
         if first.suspect == 1 && !request.hands_empty {
             return Ok(Lease::EmptyHandsFirst);
@@ -57,7 +57,7 @@ impl Tx<'_> {
         for run in messages.chunk_by(|one, next| one.kind == next.kind) {
             self.count(request.queue, run[0].kind.as_deref(), |counts| counts.leased += run.len() as i64);
         }
-        Ok(Lease::Claim(Claim { held, messages, leased_at: self.now, more }))
+        Ok(Lease::Claim(Claim { held, messages, leased_at: self.now }))
     }
 
     /// The highest claim of a subscription in a partition (R7), and whether it is a marker.
@@ -67,15 +67,14 @@ impl Tx<'_> {
         Ok(top.query_row(params![subscription, partition], row).optional()?)
     }
 
-    /// Reads up to the limits of the request: rows, bytes, and in the suspect lane one group. Answers too
-    /// whether there may be more.
+    /// Reads up to the limits of the request: rows, bytes, and in the suspect lane one group.
     fn read_after(
         &self,
         request: &LeaseRequest,
         partition: i64,
         after: i64,
         lane: Lane,
-    ) -> Tried<(Vec<Leased>, bool)> {
+    ) -> Tried<Vec<Leased>> {
         let most = request.messages_max.min(CLAIM_MESSAGES_MAX);
         let mut read = self.conn.prepare_cached(sql("log_read"))?;
         let mut rows = read.query(params![partition, after, most as i64])?;
@@ -88,12 +87,11 @@ impl Tx<'_> {
                 && group
                     .is_some_and(|group| group != message.suspect || usize::from(group) <= messages.len());
             if group_full || (!messages.is_empty() && request.bytes_max < bytes) {
-                return Ok((messages, true));
+                break;
             }
             messages.push(message);
         }
-        let more = messages.len() == most;
-        Ok((messages, more))
+        Ok(messages)
     }
 }
 

@@ -42,7 +42,7 @@ impl Tx<'_> {
         }
         let mut next = self.conn.prepare_cached(sql("outbox_next"))?;
         let next_due = next.query_row([], |row| row.get(0)).optional()?.map(Timestamp::from_micros);
-        Ok(Relayed { moved: due.len(), queues: queues.into_iter().collect(), next_due, now: self.now })
+        Ok(Relayed { moved: due.len(), queues: queues.into_iter().collect(), next_due })
     }
 
     fn due(&self, rows_max: usize) -> Tried<Vec<DueRow>> {

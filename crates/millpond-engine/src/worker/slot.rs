@@ -125,8 +125,8 @@ impl Station {
                 Ok(()) => (Ending::Released(Release::NoHandler), None),
             });
         }
-        let deadline = message.retry_until?;
-        (deadline < self.lease.database_now()).then_some((Ending::Expired, None))
+        let policy = Policy::of(&self.queue.settings, message.attempts_max, message.retry_until);
+        policy.expired(self.lease.database_now()).then_some((Ending::Expired, None))
     }
 
     async fn watch(

@@ -71,8 +71,7 @@ impl Parts {
     }
 
     fn line(&self, worker: &Worker, queue: Arc<Queue>, kinds: Kinds) -> Line {
-        let own = queue.settings.concurrency_per_node.map(|slots| slots as usize);
-        let slots = own.unwrap_or(worker.concurrency).min(worker.concurrency);
+        let slots = slots_of(worker, &queue);
         let limits = RunLimits { timeout: queue.settings.timeout, cancel_grace: worker.cancel_grace };
         let station = Station {
             pond: worker.pond.clone(),
@@ -179,6 +178,12 @@ fn check(worker: &Worker) -> Result<()> {
     }
 }
 
+/// How many handlers of a queue run at once here.
+fn slots_of(worker: &Worker, queue: &Queue) -> usize {
+    let own = queue.settings.concurrency_per_node.map_or(usize::MAX, |slots| slots as usize);
+    own.min(worker.concurrency)
+}
+
 /// The worker's lease: its own, or the shortest of its queues.
 fn lease_of<'q>(worker: &Worker, queues: impl Iterator<Item = &'q Queue>) -> Result<Duration> {
     let shortest = queues.map(|queue| queue.settings.lease).min();
@@ -193,12 +198,13 @@ fn heartbeat<'q>(
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = if host.trim().is_empty() { "localhost".to_owned() } else { host.trim().to_owned() };
     let random = ids::token()?.to_string();
-    let queues: Vec<String> = queues.map(|queue| queue.name.clone()).collect();
+    let (slots, queues): (Vec<usize>, Vec<String>) =
+        queues.map(|queue| (slots_of(worker, queue), queue.name.clone())).unzip();
     Ok(Renewal {
         worker: format!("{host}-{}-{}", std::process::id(), &random[..8]),
         host,
         lease,
-        slots: u32::try_from(worker.concurrency * queues.len()).unwrap_or(u32::MAX),
+        slots: u32::try_from(slots.iter().sum::<usize>()).unwrap_or(u32::MAX),
         queues,
         busy: 0,
         error: None,
@@ -207,4 +213,26 @@ fn heartbeat<'q>(
 
 fn config(doing: &str, why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     Error::new(Code::InvalidConfig, doing).because(why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::FakeStore;
+    use crate::pond::Pond;
+
+    #[test]
+    fn a_heartbeat_counts_the_slots_that_the_queues_allow() {
+        let worker = Worker::new(&Pond::new(Arc::new(FakeStore::default()))).concurrency(10);
+        let queue = |concurrency_per_node| Queue {
+            id: millpond_core::store::QueueId(1),
+            name: "mail".to_owned(),
+            settings: millpond_core::QueueSettings {
+                concurrency_per_node,
+                ..millpond_core::QueueSettings::DEFAULT
+            },
+        };
+        let queues = [queue(None), queue(Some(2)), queue(Some(99))];
+        assert_eq!(heartbeat(&worker, LEASE_MIN, queues.iter()).unwrap().slots, 22);
+    }
 }
