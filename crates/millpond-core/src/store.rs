@@ -260,6 +260,9 @@ impl std::fmt::Debug for Begun {
 /// A handler's own transaction: its writes and the inbox row commit together, if the lease is still held.
 /// Dropping it rolls back.
 pub trait EffectTx: Send {
+    /// The declared queue of this name, looked up in the transaction: another call of the store may wait for it.
+    fn queue(&mut self, name: String) -> BoxFuture<'_, Result<Option<Queue>>>;
+
     /// Stores messages that exist exactly if the transaction commits.
     fn send<'a>(
         &'a mut self,

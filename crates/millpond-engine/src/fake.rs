@@ -111,6 +111,11 @@ struct FakeTx {
 }
 
 impl port::EffectTx for FakeTx {
+    fn queue(&mut self, name: String) -> BoxFuture<'_, Result<Option<Queue>>> {
+        let queue = Queue { id: QueueId(1), name, settings: QueueSettings::DEFAULT };
+        Box::pin(std::future::ready(Ok((queue.name == "stored").then_some(queue))))
+    }
+
     fn send<'a>(&'a mut self, _: &'a Queue, messages: Vec<NewMessage>) -> BoxFuture<'a, Result<Vec<Stored>>> {
         let stored = vec![Stored::New; messages.len()];
         self.sent.extend(messages);

@@ -440,6 +440,18 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_unit_never_asks_the_store_that_may_wait_for_it() {
+        let store = Arc::new(FakeStore::default());
+        let pond = Pond::new(Arc::clone(&store) as _);
+        let job = job_of(&pond).await;
+        let Begun::Open(mut unit) = job.begin().await.unwrap() else { panic!("done already") };
+        store.hang();
+        unit.send(&Queue::<u32>::new("stored"), [1]).await.unwrap();
+        let unknown = unit.send(&Queue::<u32>::new("nowhere"), [1]).await.unwrap_err();
+        assert_eq!(unknown.code(), Code::UnknownQueue);
+    }
+
+    #[tokio::test]
     async fn a_committed_unit_is_remembered_and_its_sends_are_stored() {
         let store = Arc::new(FakeStore::default());
         let pond = Pond::new(Arc::clone(&store) as _);

@@ -231,9 +231,9 @@ impl Pond {
     }
 
     /// The stored queue of this name, from memory if it was met before.
-    pub(crate) async fn known(&self, name: &str) -> Result<Arc<store::Queue>> {
-        match self.cached(name) {
-            Some(known) => Ok(known.queue),
+    async fn known(&self, name: &str) -> Result<Arc<store::Queue>> {
+        match self.met(name) {
+            Some(queue) => Ok(queue),
             None => self.look_up(name).await,
         }
     }
@@ -305,6 +305,11 @@ impl Pond {
         };
         differs(queue.name(), known.declared, *queue.settings())?;
         Ok(known.declared.map(|_| known.queue))
+    }
+
+    /// The stored queue of this name, if this process has met it.
+    pub(crate) fn met(&self, name: &str) -> Option<Arc<store::Queue>> {
+        self.cached(name).map(|known| known.queue)
     }
 
     fn cached(&self, name: &str) -> Option<Known> {

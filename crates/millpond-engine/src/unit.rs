@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
-use millpond_core::error::Result;
-use millpond_core::store::{EffectTx, QueueId};
+use millpond_core::error::{Code, Error, Result};
+use millpond_core::store::{self, EffectTx, QueueId};
 
 use crate::body::Body;
 use crate::item::Item;
@@ -68,12 +69,25 @@ impl UnitOfWork {
         I::Item: Into<Item<B>>,
     {
         let Some(batch) = self.pond.encode(queue, items)? else { return Ok(Sent::default()) };
-        let stored_queue = self.pond.known(queue.name()).await?;
+        let stored_queue = self.queue(queue.name()).await?;
         let batch = self.pond.check(&stored_queue, batch)?;
         let ids = batch.ids();
         let stored = self.tx.send(&stored_queue, batch.messages).await?;
         self.sent_to.insert(stored_queue.id);
         Ok(Sent::of(ids, stored))
+    }
+
+    /// The stored queue of this name. The store itself is not asked: in memory it has one connection, and the
+    /// transaction holds it.
+    async fn queue(&mut self, name: &str) -> Result<Arc<store::Queue>> {
+        if let Some(met) = self.pond.met(name) {
+            return Ok(met);
+        }
+        let found = self.tx.queue(name.to_owned()).await?.map(Arc::new);
+        found.ok_or_else(|| {
+            Error::new(Code::UnknownQueue, format!("send to queue `{name}`"))
+                .because("no queue of this name is declared; declare it before the transaction")
+        })
     }
 
     /// The store's own transaction, for the crate of that store.

@@ -20,6 +20,7 @@ use tokio::sync::oneshot;
 
 use crate::append::Path;
 use crate::error::{Fault, Tried, code_of_commit};
+use crate::queues::stored_queue;
 use crate::sabotage::sabotaged;
 use crate::settle::is_set;
 use crate::sql::sql;
@@ -65,7 +66,14 @@ impl SqliteTx {
         &mut self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
-        let doing = "write in the job's transaction";
+        self.ask("write in the job's transaction", |conn| work(conn).map_err(Fault::from)).await
+    }
+
+    async fn ask<T: Send + 'static>(
+        &mut self,
+        doing: &str,
+        work: impl FnOnce(&Connection) -> Tried<T> + Send + 'static,
+    ) -> Result<T> {
         let (reply, answer) = oneshot::channel();
         let run = move |conn: &Connection| {
             let outcome = catch_unwind(AssertUnwindSafe(|| work(conn)));
@@ -73,13 +81,18 @@ impl SqliteTx {
         };
         self.commands.try_send(Command::Run(Box::new(run))).map_err(|_| over(doing))?;
         match answer.await.map_err(|_| over(doing))? {
-            Ok(outcome) => outcome.map_err(|error| Fault::from(error).into_error(doing)),
+            Ok(outcome) => outcome.map_err(|fault| fault.into_error(doing)),
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }
 }
 
 impl EffectTx for SqliteTx {
+    fn queue(&mut self, name: String) -> BoxFuture<'_, Result<Option<Queue>>> {
+        let found = move |conn: &Connection| Ok(stored_queue(conn, &name)?.map(|(queue, _)| queue));
+        Box::pin(self.ask("look a queue up in the job's transaction", found))
+    }
+
     fn send<'a>(
         &'a mut self,
         queue: &'a Queue,

@@ -562,6 +562,16 @@ async fn an_effect_commits_with_its_inbox_row_and_its_sends() {
 }
 
 #[tokio::test]
+async fn an_effect_looks_queues_up_on_the_connection_that_it_holds() {
+    let fixture = in_memory().await;
+    fixture.send("a").await;
+    let claim = fixture.lease("w1", 1).await;
+    let mut tx = fixture.begin(&claim).await;
+    assert_eq!(tx.queue("mail".to_owned()).await.unwrap(), Some(fixture.queue.clone()));
+    assert_eq!(tx.queue("nowhere".to_owned()).await.unwrap(), None);
+}
+
+#[tokio::test]
 async fn a_dropped_effect_leaves_nothing() {
     let fixture = in_file().await;
     fixture.raw().execute_batch("create table effect (n integer)").unwrap();
