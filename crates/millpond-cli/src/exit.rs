@@ -161,7 +161,7 @@ impl From<io::Error> for Failure {
 }
 
 /// The exit code of an error of the library.
-fn exit_of(code: Code) -> Exit {
+pub(crate) fn exit_of(code: Code) -> Exit {
     match (code, code.kind()) {
         (Code::StoreUnreachable | Code::StoreUnavailable, _) => Exit::Unreachable,
         (_, ErrorKind::Invalid) => Exit::Usage,

@@ -40,6 +40,7 @@ fn message(queue: &str, settings: &QueueSettings, message: &NewMessage) -> Resul
         return Err(Error::new(Code::BodyTooLarge, doing(queue)).because(why));
     }
     names(message).map_err(|(code, why)| Error::new(code, doing(queue)).because(why))?;
+    headers_together(message).map_err(|why| Error::new(Code::InvalidHeader, doing(queue)).because(why))?;
     options(message).map_err(|why| Error::new(Code::InvalidOption, doing(queue)).because(why))
 }
 
@@ -60,11 +61,15 @@ fn names(message: &NewMessage) -> std::result::Result<(), (Code, name::NameError
     message.headers.iter().try_for_each(header).map_err(|why| (Code::InvalidHeader, why))
 }
 
-fn options(message: &NewMessage) -> std::result::Result<(), String> {
+fn headers_together(message: &NewMessage) -> std::result::Result<(), String> {
     let bytes: usize = message.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
     if HEADERS_BYTES_MAX < bytes {
         return Err(format!("the headers have {bytes} bytes, the limit is {HEADERS_BYTES_MAX}"));
     }
+    Ok(())
+}
+
+fn options(message: &NewMessage) -> std::result::Result<(), String> {
     if CLASSES <= message.priority {
         return Err(format!("priority is {}; it is from 0 (first) to {}", message.priority, CLASSES - 1));
     }
@@ -135,6 +140,6 @@ mod tests {
         refused(NewMessage { attempts_max: Some(0), ..good() }, Code::InvalidOption);
         refused(NewMessage { due: Some(Due::In(DELAY_MAX * 2)), ..good() }, Code::InvalidOption);
         let long = Headers::from([("a".into(), "b".repeat(HEADERS_BYTES_MAX))]);
-        refused(NewMessage { headers: long, ..good() }, Code::InvalidOption);
+        refused(NewMessage { headers: long, ..good() }, Code::InvalidHeader);
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use millpond_core::message::{Dedup, Due, Headers, MessageId, NewMessage};
+use millpond_core::name::CONTENT_TYPE_DEFAULT;
 use millpond_core::queue::CLASS_DEFAULT;
 use millpond_core::time::Timestamp;
 
@@ -174,21 +175,29 @@ pub(crate) struct Options {
 
 impl Options {
     /// The message that is stored, its dedup key held for `dedup_window`.
+    ///
+    /// An empty key or dedup key means none: were an empty dedup key one like any other, the second
+    /// message of a program that leaves it empty would be taken for the first.
     pub(crate) fn message(self, id: MessageId, encoded: Encoded, dedup_window: Duration) -> NewMessage {
+        let dedup_key = self.dedup_key.filter(|key| !key.is_empty());
         NewMessage {
             id,
             kind: self.kind,
-            key: self.key,
+            key: self.key.filter(|key| !key.is_empty()),
             headers: self.headers,
-            content_type: encoded.content_type,
+            content_type: encoded.content_type.map(some_content_type),
             body: encoded.bytes,
             priority: self.priority,
             due: self.due,
             attempts_max: self.attempts_max,
             retry_until: self.retry_until,
-            dedup: self.dedup_key.map(|key| Dedup { key, window: dedup_window }),
+            dedup: dedup_key.map(|key| Dedup { key, window: dedup_window }),
         }
     }
+}
+
+fn some_content_type(name: String) -> String {
+    if name.is_empty() { CONTENT_TYPE_DEFAULT.to_owned() } else { name }
 }
 
 impl Default for Options {
@@ -237,6 +246,15 @@ mod tests {
             dedup: Some(Dedup { key: "d".into(), window: WINDOW }),
         };
         assert_eq!(made, expected);
+    }
+
+    #[test]
+    fn an_empty_key_or_dedup_key_is_none_and_an_empty_content_type_is_bytes() {
+        let item = 7_u32.key("").dedup_key("");
+        let encoded = Encoded { content_type: Some(String::new()), bytes: b"7".to_vec() };
+        let made = item.options.message(ID, encoded, WINDOW);
+        assert_eq!((made.key, made.dedup), (None, None));
+        assert_eq!(made.content_type.as_deref(), Some(CONTENT_TYPE_DEFAULT));
     }
 
     #[test]

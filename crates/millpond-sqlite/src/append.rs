@@ -30,8 +30,11 @@ impl Tx<'_> {
         messages: &[NewMessage],
         path: Path,
     ) -> Tried<Vec<Stored>> {
-        let mut stored =
-            messages.iter().map(|message| self.dedup(queue, message)).collect::<Tried<Vec<_>>>()?;
+        let mut stored = messages
+            .iter()
+            .enumerate()
+            .map(|(index, message)| self.dedup(queue, index, message))
+            .collect::<Tried<Vec<_>>>()?;
         let waits = |message: &NewMessage| path == Path::Outbox || message.due.is_some();
         for (message, stored) in messages.iter().zip(&mut stored) {
             if *stored == Stored::New && waits(message) && !self.put(queue, message)? {
@@ -51,7 +54,7 @@ impl Tx<'_> {
     }
 
     /// Holds the dedup key of a message, or names the message that holds it.
-    fn dedup(&mut self, queue: QueueId, message: &NewMessage) -> Tried<Stored> {
+    fn dedup(&mut self, queue: QueueId, index: usize, message: &NewMessage) -> Tried<Stored> {
         let Some(dedup) = &message.dedup else { return Ok(Stored::New) };
         let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
         let held: Option<(uuid::Uuid, u32)> = self
@@ -63,7 +66,8 @@ impl Tx<'_> {
         match held {
             Some((id, held)) if held != checksum && MessageId(id) != message.id => {
                 let why = format!("key `{}` is held by message {id} with another body", dedup.key);
-                Err(Error::new(Code::DedupConflict, "send a message with a dedup key").because(why).into())
+                let refused = Error::new(Code::DedupConflict, "send a message with a dedup key");
+                Err(refused.because(why).at(index).into())
             }
             Some((id, _)) => Ok(Stored::Duplicate { of: MessageId(id) }),
             None => {

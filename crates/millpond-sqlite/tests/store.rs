@@ -521,7 +521,8 @@ async fn a_dedup_key_makes_a_repeated_send_one_message() {
     let repeated = fixture.store.append(fixture.queue.id, vec![keyed("a")]).await.unwrap();
     assert_eq!(repeated, [Stored::Duplicate { of: id }]);
     let other = fixture.store.append(fixture.queue.id, vec![fixture.message("x"), keyed("b")]).await;
-    assert_eq!(other.unwrap_err().code(), Code::DedupConflict);
+    let other = other.unwrap_err();
+    assert_eq!((other.code(), other.index()), (Code::DedupConflict, Some(1)), "the item is named");
     assert_eq!(fixture.view().await.ready, 1, "all or none");
     fixture.pass(Duration::from_secs(60));
     fixture.append(keyed("b")).await;

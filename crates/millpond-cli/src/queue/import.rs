@@ -17,7 +17,7 @@ use super::body::{Source, open, unreadable};
 use super::lines::{Line, Lines, Stop};
 use super::send::Options;
 use crate::Context;
-use crate::exit::{Done, Exit, Failure};
+use crate::exit::{Done, Exit, Failure, exit_of};
 use crate::output::note;
 
 /// How far it is.
@@ -76,7 +76,9 @@ pub(super) async fn run(
 
 fn item(line: &Line, options: &Options) -> millpond::Item<Raw> {
     let item = options.item(Raw::json(line.body.clone()));
-    let key = options.dedup_key.iter().map(|key| format!("{key}#{}", line.number));
+    // An empty key is none, with the line's number or without.
+    let key =
+        options.dedup_key.iter().filter(|key| !key.is_empty()).map(|key| format!("{key}#{}", line.number));
     key.fold(item, |item, key| item.dedup_key(key))
 }
 
@@ -132,8 +134,8 @@ fn refused(error: millpond::Error, batch: &[Line], progress: Progress) -> Failur
     let failure = Failure::from(error);
     match (line, code) {
         (Some(number), _) => {
-            let exit = Failure::new(Exit::Usage, code.as_str(), format!("line {number}: {causes}"));
-            exit.why(so_far(progress)).advice(go_on("correct it, then continue", progress))
+            let failure = Failure::new(exit_of(code), code.as_str(), format!("line {number}: {causes}"));
+            failure.why(so_far(progress)).advice(go_on("correct it, then continue", progress))
         }
         (None, Code::UnknownOutcome) => {
             let (first, last) =
