@@ -147,6 +147,9 @@ pub enum Settled {
 /// Takes the claims of workers whose lease is over.
 #[derive(Debug, Clone)]
 pub struct TakeOver {
+    /// The worker of this node: unless its own lease lasts, nothing is taken. A node that was suspended has to renew
+    /// first, and so have the others. `None`: a node that has no worker.
+    pub worker: Option<String>,
     /// How long the node has until another may take them from it.
     pub lease: Duration,
     /// Since when this node has been in touch with the store without a gap: nothing is taken from a worker

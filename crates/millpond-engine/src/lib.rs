@@ -14,6 +14,7 @@ mod pulse;
 pub mod queue;
 pub mod reclaim;
 mod renewal;
+mod supervise;
 pub mod unit;
 mod upkeep;
 mod wake;

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::patience::Patience;
 use crate::pond::Pond;
+use crate::renewal::pause;
 
 /// Rows that the relay moves in one transaction.
 const RELAY_ROWS_MAX: usize = 500;
@@ -47,7 +48,7 @@ pub(crate) struct PulseLoop {
 }
 
 impl PulseLoop {
-    pub(crate) async fn run(self) {
+    pub(crate) async fn run(&self) {
         let mut patience = Patience::new();
         let mut wait = Duration::ZERO;
         let mut changed = self.pond.store().changed();
@@ -68,7 +69,11 @@ impl PulseLoop {
                 }
                 Err(error) => {
                     tracing::warn!(%error, cause = error.causes(), "cannot look for work");
-                    wait = patience.wait();
+                    // Without an ear for hints: they come as often as others write.
+                    if !pause(&self.stop, patience.wait()).await {
+                        return;
+                    }
+                    wait = Duration::ZERO;
                 }
             }
         }

@@ -27,12 +27,14 @@ const LEASE: Duration = Duration::from_secs(10);
 /// The loop of one node.
 pub(crate) struct Reclaim {
     pub(crate) pond: Pond,
+    /// The worker of this node.
+    pub(crate) worker: String,
     pub(crate) watch: Arc<LeaseWatch>,
     pub(crate) stop: CancellationToken,
 }
 
 impl Reclaim {
-    pub(crate) async fn run(self) {
+    pub(crate) async fn run(&self) {
         let mut patience = Patience::new();
         let mut wait = EVERY;
         while pause(&self.stop, wait).await {
@@ -51,7 +53,12 @@ impl Reclaim {
     async fn page(&self) -> Result<usize> {
         // The store may be back while this node has not renewed yet: then others have not either.
         let Some(in_touch_since) = self.watch.in_touch_since() else { return Ok(0) };
-        let request = TakeOver { lease: LEASE, in_touch_since, claims_max: CLAIMS_MAX };
+        let request = TakeOver {
+            worker: Some(self.worker.clone()),
+            lease: LEASE,
+            in_touch_since,
+            claims_max: CLAIMS_MAX,
+        };
         let taken = self.pond.store().take_over(request).await?;
         for claim in &taken {
             let verdicts = verdicts(claim, self.watch.database_now());

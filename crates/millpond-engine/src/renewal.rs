@@ -89,7 +89,8 @@ impl LeaseWatch {
         self.lost.store(false, Ordering::Release);
     }
 
-    fn is_over(&self) -> bool {
+    /// Whether the lease may be over, by this process's own clock.
+    pub(crate) fn is_over(&self) -> bool {
         self.lock().until <= Instant::now()
     }
 

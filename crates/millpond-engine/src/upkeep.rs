@@ -25,7 +25,7 @@ pub(crate) struct Upkeep {
 }
 
 impl Upkeep {
-    pub(crate) async fn run(self) {
+    pub(crate) async fn run(&self) {
         let mut patience = Patience::new();
         let mut wait = EVERY.mul_f64(roll());
         while pause(&self.stop, wait).await {

@@ -16,3 +16,7 @@ select coalesce(max(seen_at), 0) from millpond_worker;
 
 -- name: worker_lease_until
 select lease_until from millpond_worker where id = ?1;
+
+-- name: worker_is_live
+-- Served by the primary key.
+select exists (select 1 from millpond_worker where id = :id and lease_until > :now);

@@ -12,13 +12,19 @@ const RESERVE_BYTES: usize = 8 * 1024 * 1024;
 /// How often it is tried to fill the reserve again.
 const RETRY_EVERY: Duration = Duration::from_secs(1);
 
-/// The reserve of one database file. While it is filled, sends are accepted; once it was given back, they are
+/// How often it is looked whether another process has given it back.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// The reserve of one database file, shared by its processes. While it is filled, sends are accepted; once it was given back, they are
 /// refused until it could be filled again.
 #[derive(Debug)]
 pub(crate) struct Reserve {
     path: PathBuf,
     filled: bool,
+    /// When it was last tried to fill it.
     tried: Option<Instant>,
+    /// When it was last looked at.
+    looked: Instant,
 }
 
 impl Reserve {
@@ -26,13 +32,17 @@ impl Reserve {
     pub(crate) fn beside(database: &Path) -> Self {
         let mut path = database.as_os_str().to_owned();
         path.push("-reserve");
-        let mut reserve = Self { path: path.into(), filled: false, tried: None };
+        let mut reserve = Self { path: path.into(), filled: false, tried: None, looked: Instant::now() };
         reserve.ready();
         reserve
     }
 
     /// Whether sends may be accepted; tries to fill an empty reserve, at most once a second.
     pub(crate) fn ready(&mut self) -> bool {
+        if self.filled && LOOK_EVERY <= self.looked.elapsed() {
+            self.looked = Instant::now();
+            self.filled = !self.was_given_back();
+        }
         if !self.filled && self.tried.is_none_or(|tried| RETRY_EVERY <= tried.elapsed()) {
             self.tried = Some(Instant::now());
             self.filled = self.fill().map_or_else(|error| !is_full(&error), |()| true);
@@ -45,6 +55,11 @@ impl Reserve {
         let held = std::mem::replace(&mut self.filled, false);
         self.tried = Some(Instant::now());
         held && File::create(&self.path).is_ok()
+    }
+
+    /// Whether another process has given the room back. A store that does without a reserve has no file.
+    fn was_given_back(&self) -> bool {
+        std::fs::metadata(&self.path).is_ok_and(|file| file.len() == 0)
     }
 
     fn fill(&self) -> std::io::Result<()> {
@@ -71,6 +86,17 @@ mod tests {
     fn a_store_that_cannot_have_one_does_without() {
         let dir = tempfile::tempdir().unwrap();
         assert!(Reserve::beside(&dir.path().join("missing/a.db")).ready());
+    }
+
+    #[test]
+    fn a_process_sees_that_another_one_has_given_it_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let database = dir.path().join("a.db");
+        let (mut one, mut other) = (Reserve::beside(&database), Reserve::beside(&database));
+        assert!(one.give_back());
+        other.looked -= LOOK_EVERY;
+        other.tried = Some(Instant::now());
+        assert!(!other.ready());
     }
 
     #[test]

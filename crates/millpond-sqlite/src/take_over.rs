@@ -37,6 +37,13 @@ pub(crate) struct Expired {
 impl Tx<'_> {
     /// The claims that may be taken over now.
     pub(crate) fn expired(&self, request: &TakeOver) -> Tried<Vec<Expired>> {
+        if let Some(worker) = &request.worker {
+            let named = rusqlite::named_params! { ":id": worker, ":now": self.now.as_micros() };
+            let mut live = self.conn.prepare_cached(sql("worker_is_live"))?;
+            if !live.query_row(named, |row| row.get::<_, bool>(0))? {
+                return Ok(Vec::new());
+            }
+        }
         let mut list = self.conn.prepare_cached(sql("claim_expired"))?;
         let named = rusqlite::named_params! {
             ":now": self.now.as_micros(), ":since": request.in_touch_since.as_micros(),

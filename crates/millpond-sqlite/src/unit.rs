@@ -30,6 +30,9 @@ use crate::writer::{Durable, Tx, WriterThread, storage_full};
 /// or drops its future and gives up.
 const COMMANDS_MAX: usize = 16;
 
+/// Steps of SQLite's machine between two looks at the clock: well under a millisecond.
+const LOOK_EVERY_STEPS: i32 = 10_000;
+
 const BEGIN: &str = "open the job's transaction";
 const COMMIT: &str = "commit the job's transaction";
 
@@ -56,7 +59,8 @@ pub struct SqliteTx {
 impl SqliteTx {
     /// Runs `work` on the connection of the open transaction.
     ///
-    /// The closure runs on the writer's thread, which waits for nothing else meanwhile. It must not begin,
+    /// The closure runs on the writer's thread, which waits for nothing else meanwhile: a statement that runs past
+    /// the transaction's limit is interrupted, but nothing can interrupt the closure itself. It must not begin,
     /// commit or roll back; a savepoint is fine.
     ///
     /// # Errors
@@ -136,13 +140,23 @@ impl WriterThread {
             Ok(true) => {
                 let (commands, waiting) = mpsc::sync_channel(COMMANDS_MAX);
                 if reply.send(Ok(Begun::Open(Box::new(SqliteTx { commands })))).is_ok() {
+                    self.interrupt_at(Some(until));
                     self.obey(&waiting, &held, offset, until);
+                    self.interrupt_at(None);
                 }
             }
             Ok(false) => drop(reply.send(Ok(Begun::AlreadyDone))),
             Err(fault) => drop(reply.send(Err(fault.into_error(BEGIN)))),
         }
         self.abandon();
+    }
+
+    /// A statement that runs past the limit is interrupted, so that one handler cannot hold the writer for ever.
+    fn interrupt_at(&mut self, until: Option<Instant>) {
+        let past = until.map(|until| move || until <= Instant::now());
+        if let Err(error) = self.conn.progress_handler(LOOK_EVERY_STEPS, past) {
+            tracing::warn!(%error, "cannot limit the statements of a handler");
+        }
     }
 
     /// Begins, looks whether the lease is held, and writes the inbox row. False: the effect was committed before.

@@ -12,6 +12,7 @@
 //! - *unit*: a handler's own transaction holds the writer, at most until its limit; ends with commit,
 //!   rollback, or the limit.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,6 +69,17 @@ enum Op {
     Write(Box<dyn Write>),
     Unit(UnitStart),
     Stop(oneshot::Sender<()>),
+}
+
+impl Op {
+    /// It came after the end.
+    fn refuse(self) {
+        match self {
+            Op::Write(write) => write.finish(Err((Code::ShuttingDown, "the store was closed".to_owned()))),
+            Op::Unit(start) => drop(start.reply.send(Err(closed("open the job's transaction")))),
+            Op::Stop(ended) => drop(ended.send(())),
+        }
+    }
 }
 
 /// A handle to the writer's thread.
@@ -153,7 +165,12 @@ where
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> std::result::Result<(), Fault> {
         (self.value, self.failed) = (None, None);
-        match (self.apply)(tx) {
+        // One operation that panics must not end the only writer.
+        let applied = catch_unwind(AssertUnwindSafe(|| (self.apply)(tx))).unwrap_or_else(|_| {
+            tracing::error!(doing = self.doing, "an operation of the store panicked");
+            Err(Error::new(Code::Internal, self.doing).because("it panicked").into())
+        });
+        match applied {
             Ok(value) => {
                 self.value = Some(value);
                 Ok(())
@@ -211,6 +228,9 @@ impl WriterThread {
                 Op::Unit(start) => self.serve(start),
                 Op::Stop(ended) => {
                     waiting.close();
+                    while let Ok(late) = waiting.try_recv() {
+                        late.refuse();
+                    }
                     self.close();
                     let _ = ended.send(());
                     return;
@@ -339,6 +359,10 @@ impl WriterThread {
                 Durable::No => "pragma synchronous = normal",
             })?;
             self.synchronous = Some(durable);
+        }
+        if !self.conn.is_autocommit() {
+            // A rollback failed before.
+            self.step("rollback")?;
         }
         self.step("begin immediate")
     }

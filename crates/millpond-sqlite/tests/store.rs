@@ -235,7 +235,8 @@ impl Fixture {
     }
 
     async fn take_over(&self, claims_max: usize) -> Vec<TakenOver> {
-        let request = TakeOver { lease: LEASE, in_touch_since: Timestamp::from_secs(0), claims_max };
+        let request =
+            TakeOver { worker: None, lease: LEASE, in_touch_since: Timestamp::from_secs(0), claims_max };
         self.store.take_over(request).await.unwrap()
     }
 
@@ -433,10 +434,28 @@ async fn a_node_out_of_touch_waits_a_third_of_the_lease() {
     fixture.lease("w1", 1).await;
     fixture.pass(LEASE * 2);
     let since = fixture.now();
-    let request = || TakeOver { lease: LEASE, in_touch_since: since, claims_max: 10 };
+    let request = || TakeOver { worker: None, lease: LEASE, in_touch_since: since, claims_max: 10 };
     assert!(fixture.store.take_over(request()).await.unwrap().is_empty());
     fixture.pass(LEASE / 3);
     assert_eq!(fixture.store.take_over(request()).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_node_whose_own_lease_is_over_takes_nothing() {
+    let fixture = in_memory().await;
+    fixture.send("a").await;
+    fixture.lease("w1", 1).await;
+    fixture.renew("suspended").await;
+    fixture.pass(LEASE * 2);
+    let take = || TakeOver {
+        worker: Some("suspended".to_owned()),
+        lease: LEASE,
+        in_touch_since: Timestamp::from_secs(0),
+        claims_max: 10,
+    };
+    assert!(fixture.store.take_over(take()).await.unwrap().is_empty(), "it has to renew first");
+    fixture.renew("suspended").await;
+    assert_eq!(fixture.store.take_over(take()).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
@@ -596,6 +615,23 @@ async fn an_effect_past_its_limit_is_rolled_back() {
     fixture.send("b").await;
     let Begun::Open(tx) = begun else { panic!("already done") };
     assert_eq!(tx.commit().await.unwrap_err().code(), Code::StoreUnavailable);
+    assert_eq!(fixture.ask("select count(*) from millpond_inbox"), 0);
+}
+
+#[tokio::test]
+async fn a_statement_past_the_limit_is_interrupted() {
+    let fixture = in_file().await;
+    fixture.send("a").await;
+    let claim = fixture.lease("w1", 1).await;
+    let limit = Duration::from_millis(50);
+    let Begun::Open(mut tx) = fixture.store.begin(claim.held, Offset(0), limit).await.unwrap() else {
+        panic!("already done")
+    };
+    let endless = "with recursive n(i) as (select 0 union all select i + 1 from n) select max(i) from n";
+    let sqlite = tx.as_any().downcast_mut::<SqliteTx>().unwrap();
+    sqlite.run(move |db| db.query_row(endless, [], |row| row.get::<_, i64>(0))).await.unwrap_err();
+    drop(tx);
+    fixture.send("the writer is free again").await;
     assert_eq!(fixture.ask("select count(*) from millpond_inbox"), 0);
 }
 

@@ -265,6 +265,7 @@ impl Bench {
     /// When the store refuses.
     pub async fn take_over_on(&self, node: &Node) -> Vec<TakenOver> {
         let request = TakeOver {
+            worker: None,
             lease: Duration::from_secs(10),
             in_touch_since: Timestamp::from_secs(0),
             claims_max: CLAIMS_MAX,

@@ -101,6 +101,11 @@ impl Feed {
         self.drain()
     }
 
+    /// Whether the worker stops: what is in a slot's hand and has not begun is given back.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
     /// Messages and bytes that wait.
     pub(crate) fn size(&self) -> (usize, usize) {
         let inner = self.lock();

@@ -22,7 +22,12 @@ const WEIGHT: f64 = 0.1;
 pub(crate) struct Speed {
     /// `None`: no run was measured yet.
     mean: Option<Duration>,
+    /// How far the prefetch has grown: one quick run does not make a fast handler.
+    grown: usize,
 }
+
+/// How much the prefetch may grow from one measurement to the next.
+const GROWTH: usize = 4;
 
 impl Speed {
     /// `runs` handlers have taken `total` together.
@@ -36,16 +41,23 @@ impl Speed {
             None => each,
             Some(mean) => mean.mul_f64(1.0 - weight) + each.mul_f64(weight),
         });
+        self.grown = self.fit().min(self.grown.max(1).saturating_mul(GROWTH));
     }
 
     /// A handler has been running for this long: the mean is no shorter.
     pub(crate) fn at_least(&mut self, running: Duration) {
         self.mean = Some(self.mean.unwrap_or_default().max(running));
+        self.grown = self.grown.min(self.fit());
     }
 
     /// Messages that each slot may have in hand: one for handlers that are slow or unknown, hundreds for fast
     /// ones.
     fn prefetch(self) -> usize {
+        self.grown.max(1)
+    }
+
+    /// Messages that a slot can do in the time it may have ahead.
+    fn fit(self) -> usize {
         let Some(mean) = self.mean else { return 1 };
         let fit = WORK_AHEAD.as_nanos() / mean.as_nanos().max(1);
         usize::try_from(fit).unwrap_or(usize::MAX).clamp(1, CLAIM_MESSAGES_MAX)
@@ -86,8 +98,11 @@ mod tests {
 
     const IDLE: InHand = InHand { slots: 10, stuck: 0, waiting: 0, waiting_bytes: 0, running: 0 };
 
+    /// A handler that has shown its speed for a while.
     fn speed(mean: Duration) -> Speed {
-        Speed { mean: Some(mean) }
+        let mut speed = Speed::default();
+        (0..10).for_each(|_| speed.measured(1, mean));
+        speed
     }
 
     #[track_caller]
@@ -123,13 +138,22 @@ mod tests {
     }
 
     #[test]
-    fn the_mean_follows_the_runs() {
+    fn the_prefetch_grows_step_by_step_and_falls_at_once() {
         let mut speed = Speed::default();
-        speed.measured(10, Duration::from_millis(100));
-        assert_eq!(speed.prefetch(), 10);
-        speed.measured(1_000, Duration::from_millis(1_000));
-        assert_eq!(speed.prefetch(), 100);
+        let mut grown = || {
+            speed.measured(10, Duration::from_micros(10));
+            speed.prefetch()
+        };
+        assert_eq!([grown(), grown(), grown(), grown(), grown(), grown()], [4, 16, 64, 256, 1_024, 1_024]);
         speed.at_least(Duration::from_secs(2));
         assert_eq!(speed.prefetch(), 1);
+    }
+
+    #[test]
+    fn the_mean_follows_the_runs() {
+        let mut speed = speed(Duration::from_millis(10));
+        assert_eq!(speed.prefetch(), 10);
+        speed.measured(1_000, Duration::from_millis(50_000));
+        assert_eq!(speed.prefetch(), 2);
     }
 }

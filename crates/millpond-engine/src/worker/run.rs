@@ -20,6 +20,7 @@ use crate::ids;
 use crate::patience::Patience;
 use crate::pond::Pond;
 use crate::pulse::Activity;
+use crate::renewal::LeaseWatch;
 use crate::worker::Worker;
 use crate::worker::hands::Hands;
 use crate::worker::line::{Line, release, suspect_turns, take_claim};
@@ -64,6 +65,7 @@ pub(super) struct Loop {
     pub(super) id: String,
     pub(super) queues: Vec<Line>,
     pub(super) hands: Arc<Hands>,
+    pub(super) lease: Arc<LeaseWatch>,
     pub(super) endings: Arc<Endings>,
     pub(super) suspects: Suspects,
     pub(super) leases: JoinSet<Answered>,
@@ -110,6 +112,11 @@ impl Loop {
     /// Begins the leases for which there is room.
     fn lease_more(&mut self) {
         if self.not_before.is_some_and(|until| Instant::now() < until) {
+            return;
+        }
+        if self.lease.is_over() {
+            // What is leased now could be taken over at once.
+            self.not_before = Some(Instant::now() + WATCH_EVERY);
             return;
         }
         let left = self.hands.left();

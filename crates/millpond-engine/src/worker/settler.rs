@@ -135,7 +135,7 @@ pub(crate) struct Settler {
 }
 
 impl Settler {
-    pub(crate) async fn run(self) {
+    pub(crate) async fn run(&self) {
         let mut work = pin!(self.work());
         tokio::select! {
             () = &mut work => {}
@@ -202,6 +202,10 @@ impl Settler {
             if *answer == Settled::LeaseLost {
                 let partition = claim.held.partition;
                 tracing::warn!(partition, messages, "lease-lost: another worker may have the messages");
+                // Nothing more of it is begun.
+                self.hands.drop_claim(token);
+                self.endings.lost(token);
+                continue;
             }
             self.hands.settled(token, messages);
             self.endings.forget(token);

@@ -1,11 +1,7 @@
 //! A slot: takes one message after another, runs its handler, and says how it ended.
 
-use std::any::Any;
-use std::future::{Future, poll_fn};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::future::Future;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use millpond_core::message::Token;
@@ -19,6 +15,7 @@ use crate::handler::{Delivery, Outcome};
 use crate::job::JobContext;
 use crate::pond::Pond;
 use crate::renewal::LeaseWatch;
+use crate::supervise::{Panic, caught, panic_text};
 use crate::worker::board::{Board, Envelope};
 use crate::worker::feed::{Feed, Waiting};
 use crate::worker::hands::Hands;
@@ -56,7 +53,7 @@ pub(crate) async fn run(station: Arc<Station>, number: usize) {
 /// How a handler's future ended.
 enum Ended {
     Returned(Outcome),
-    Panicked(Box<dyn Any + Send>),
+    Panicked(Panic),
     /// It was taken off the board, and is dropped.
     Dropped,
 }
@@ -68,6 +65,11 @@ impl Station {
         self.lease.live().await;
         if !self.hands.holds(held.token) {
             return;
+        }
+        if self.feed.is_closed() {
+            let kind = message.kind.as_deref().map(Into::into);
+            let ending = Ending::Released(Release::Shutdown);
+            return self.settle(&Envelope::of(held, &message, kind), ending, None, Duration::ZERO);
         }
         let (kind, handler) = self.kinds.find(message.kind.as_deref());
         let envelope = Envelope::of(held, &message, kind.clone());
@@ -135,16 +137,9 @@ impl Station {
         context: Arc<JobContext>,
         handler: impl Future<Output = Outcome>,
     ) -> Ended {
-        let mut handler = pin!(context.scope(handler));
-        let mut caught =
-            poll_fn(move |cx| match catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(cx))) {
-                Ok(Poll::Pending) => Poll::Pending,
-                Ok(Poll::Ready(outcome)) => Poll::Ready(Ended::Returned(outcome)),
-                Err(panic) => Poll::Ready(Ended::Panicked(panic)),
-            });
         tokio::select! {
             biased;
-            ended = &mut caught => ended,
+            ended = caught(context.scope(handler)) => ended.map_or_else(Ended::Panicked, Ended::Returned),
             () = self.board.must_drop(slot) => Ended::Dropped,
         }
     }
@@ -208,10 +203,4 @@ impl Drop for Aborted<'_> {
             self.station.settle(&running.envelope, Ending::Failed(Failure::Error), Some(error), run);
         }
     }
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied().map(str::to_owned);
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    format!("panic: {}", text.unwrap_or_else(|| "without a text".to_owned()))
 }

@@ -16,6 +16,7 @@ use crate::patience::Patience;
 use crate::pulse::{Activity, PulseLoop};
 use crate::reclaim::Reclaim;
 use crate::renewal::{LeaseWatch, Renewer};
+use crate::supervise::supervise;
 use crate::upkeep::Upkeep;
 use crate::worker::board::{Board, RunLimits};
 use crate::worker::feed::Feed;
@@ -123,9 +124,12 @@ impl Parts {
             tell,
             stop: stop.clone(),
         };
-        tokio::spawn(beat.run());
-        tokio::spawn(Reclaim { pond: pond.clone(), watch, stop: stop.clone() }.run());
-        tokio::spawn(Upkeep { pond: pond.clone(), node: id.clone(), stop: stop.clone() }.run());
+        let reclaim =
+            Reclaim { pond: pond.clone(), worker: id.clone(), watch: Arc::clone(&watch), stop: stop.clone() };
+        let upkeep = Upkeep { pond: pond.clone(), node: id.clone(), stop: stop.clone() };
+        tokio::spawn(supervise("pulse", stop.clone(), async move || beat.run().await));
+        tokio::spawn(supervise("reclaim", stop.clone(), async move || reclaim.run().await));
+        tokio::spawn(supervise("upkeep", stop.clone(), async move || upkeep.run().await));
         let settler = Settler {
             pond: pond.clone(),
             endings: Arc::clone(&endings),
@@ -133,12 +137,13 @@ impl Parts {
             settled: Arc::clone(&settled),
             stop: stop.clone(),
         };
-        let settler = tokio::spawn(settler.run());
+        let settler = tokio::spawn(supervise("settler", stop.clone(), async move || settler.run().await));
         let mut running = Loop {
             pond,
             id,
             queues,
             hands,
+            lease: watch,
             endings,
             suspects: Suspects::None,
             leases: JoinSet::new(),
