@@ -20,8 +20,8 @@ use millpond_core::store::{
 };
 use millpond_sqlite::{Options, SqliteStore};
 
-const DISK: &str = "size=40m";
-const BALLAST_BYTES: usize = 8 * 1024 * 1024;
+const DISK: &str = "size=96m";
+const BALLAST_BYTES: usize = 40 * 1024 * 1024;
 const BODY_BYTES: usize = 50_000;
 
 /// A file system of its own, unmounted when dropped.
