@@ -25,6 +25,9 @@ use crate::sql::sql;
 /// How far a sender's clock may be ahead of the store's for its message still to be found.
 const CLOCK_AHEAD_MAX: Duration = Duration::from_secs(2);
 
+/// An id names its millisecond.
+const ID_PRECISION: Duration = Duration::from_millis(1);
+
 /// How long after its id was made a message may have been stored for it still to be found.
 const STORED_AFTER_MAX: Duration = Duration::from_secs(60);
 
@@ -180,10 +183,16 @@ fn direct_row(conn: &Connection, id: MessageId, queue: Option<i64>) -> Tried<Opt
         let end = end_of(conn, partition)?;
         let from = published_after(conn, partition, first_offset..end, made_at - CLOCK_AHEAD_MAX)?;
         let to = published_after(conn, partition, from..end, made_at + STORED_AFTER_MAX)?;
-        let scanned = params![partition, from, to.min(from.saturating_add(SCAN_ROWS_MAX)), id.0];
-        let found: Option<i64> =
-            conn.prepare_cached(sql("message_scan"))?.query_row(scanned, |row| row.get(0)).optional()?;
-        if let Some(offset) = found {
+        // Where clocks agree it was stored after it was made: a burst before that must not use up the rows.
+        let near = published_after(conn, partition, from..to, made_at - ID_PRECISION)?;
+        let after = near..to.min(near.saturating_add(SCAN_ROWS_MAX));
+        let before = from.max(near.saturating_sub(SCAN_ROWS_MAX))..near;
+        let mut scan = conn.prepare_cached(sql("message_scan"))?;
+        let mut find = |rows: Range<i64>| {
+            scan.query_row(params![partition, rows.start, rows.end, id.0], |row| row.get::<_, i64>(0))
+                .optional()
+        };
+        if let Some(offset) = find(after)?.map_or_else(|| find(before), |offset| Ok(Some(offset)))? {
             let mut at = conn.prepare_cached(sql("message_at"))?;
             return Ok(Some(at.query_row(params![partition, offset], log_row)?));
         }

@@ -967,3 +967,16 @@ async fn a_release_without_a_verdict_is_a_recovery() {
     assert_eq!((view.state, view.suspect, view.releases), (State::Scheduled, 8, 1));
     Fixture::check_log(&view, &["ENQUEUE 0", "START 1", "RECOVER 1"]);
 }
+
+#[tokio::test]
+async fn a_message_is_found_behind_a_burst_of_the_seconds_before_it() {
+    let fixture = in_memory().await;
+    // The search by time goes two seconds back, and looks through 200 000 rows of what it finds there.
+    for _ in 0..21 {
+        let burst = (0..10_000).map(|_| fixture.message("x")).collect();
+        fixture.store.append(fixture.queue.id, burst).await.unwrap();
+    }
+    fixture.pass(Duration::from_millis(100));
+    let id = fixture.append(fixture.message("last")).await;
+    assert!(fixture.store.message(id).await.unwrap().is_some());
+}
