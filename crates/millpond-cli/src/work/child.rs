@@ -3,15 +3,16 @@
 //! Its life: *running* → it exits, or it is *told to stop* (SIGTERM to its process group) → it exits, or is *killed*
 //! (SIGKILL to the group) after the grace. If the handler is dropped at any point, the group is killed.
 
-use std::io::{self, Write as _};
+use std::fs::File;
+use std::io::{self, Seek as _, Write as _};
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use millpond::{Job, Raw};
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::{Child, ChildStdin};
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::process::Child;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -56,15 +57,20 @@ impl Drop for Group {
 
 /// Runs the program for a message.
 pub(super) async fn run(program: &Program, job: &Job<Raw>) -> Ended {
-    let mut child = match program.command(job).spawn() {
+    let started = match in_memory(&job.body.bytes) {
+        Ok(body) => {
+            program.command(job, body).spawn().map_err(|error| format!("cannot start `/bin/sh`: {error}"))
+        }
+        Err(error) => Err(format!("cannot hand over the body: {error}")),
+    };
+    let mut child = match started {
         Ok(child) => child,
-        Err(error) => return Ended::NotStarted { error: format!("cannot start `/bin/sh`: {error}") },
+        Err(error) => return Ended::NotStarted { error },
     };
     let group = Group::of(&child);
     let said = Arc::new(Mutex::new(Tail::default()));
-    // All three at once: a program may print before it has read everything. Dropping the set ends them.
+    // Both at once: a program may print to one while the other is full. Dropping the set ends them.
     let mut pipes = JoinSet::new();
-    pipes.spawn(feed(child.stdin.take(), job.body.bytes.clone()));
     pipes.spawn(pass_on(child.stdout.take(), None, program.stdout_is_data));
     pipes.spawn(pass_on(child.stderr.take(), Some(Arc::clone(&said)), false));
     let (status, cancelled) = tokio::select! {
@@ -106,12 +112,16 @@ async fn end(child: &mut Child, group: &Group, grace: Duration) -> Option<ExitSt
     }
 }
 
-/// Gives the body to the program. One that does not read it all has its reasons.
-async fn feed(stdin: Option<ChildStdin>, body: Vec<u8>) {
-    if let Some(mut stdin) = stdin {
-        let _ = stdin.write_all(&body).await;
-        let _ = stdin.shutdown().await;
-    }
+/// The body as a file that is complete before the program begins. A pipe would be fed meanwhile: were this worker
+/// killed then, the program would take the end of an empty or cut body for its end.
+fn in_memory(body: &[u8]) -> io::Result<File> {
+    #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
+    let mut file = File::from(rustix::fs::memfd_create("millpond-body", rustix::fs::MemfdFlags::CLOEXEC)?);
+    #[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
+    let mut file = tempfile::tempfile()?;
+    file.write_all(body)?;
+    file.rewind()?;
+    Ok(file)
 }
 
 /// Reads an output to its end, keeps its tail, and passes whole lines on to ours.
@@ -147,4 +157,20 @@ fn print(lines: &[u8], to_stdout: bool) {
         true => io::stdout().lock().write_all(lines),
         false => io::stderr().lock().write_all(lines),
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use super::*;
+
+    #[test]
+    fn a_body_is_complete_before_the_program_begins() {
+        // Longer than a pipe holds.
+        let body = vec![7; 1024 * 1024];
+        let mut read = Vec::new();
+        in_memory(&body).unwrap().read_to_end(&mut read).unwrap();
+        assert!(read == body);
+    }
 }

@@ -1,5 +1,6 @@
 //! The program that a worker runs, and what it is told about a message.
 
+use std::fs::File;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -22,12 +23,12 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// The command for a message. It leads a process group of its own: a Ctrl-C at the worker's terminal is for
-    /// the worker, and a signal to the program reaches what it started.
-    pub(super) fn command(&self, job: &Job<Raw>) -> Command {
+    /// The command for a message, with its body as standard input. It leads a process group of its own: a Ctrl-C
+    /// at the worker's terminal is for the worker, and a signal to the program reaches what it started.
+    pub(super) fn command(&self, job: &Job<Raw>, body: File) -> Command {
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(&self.command);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(body).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.process_group(0).kill_on_drop(true);
         // What an outer handler was told is not true of this message.
         for (name, _) in std::env::vars_os().filter(|(name, _)| is_told(name)) {
