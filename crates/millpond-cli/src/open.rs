@@ -11,18 +11,23 @@ use crate::exit::{Exit, Failure};
 
 /// The store at `url`, which must be there and have its schema.
 pub(crate) async fn existing(url: &str) -> Result<Pond, Failure> {
-    let migrations = look(url).await?;
-    if migrations.iter().all(|migration| migration.applied_at.is_none()) && !in_memory(url) {
-        return Err(no_schema(url));
-    }
+    has_schema(url).await?;
     open(url, false).await
 }
 
 /// The same, for a command that writes.
 pub(crate) async fn to_write(url: &str) -> Result<Pond, Failure> {
-    let pond = existing(url).await?;
+    has_schema(url).await?;
     writable(url)?;
-    Ok(pond)
+    open(url, false).await
+}
+
+async fn has_schema(url: &str) -> Result<(), Failure> {
+    let migrations = look(url).await?;
+    if migrations.iter().all(|migration| migration.applied_at.is_none()) && !in_memory(url) {
+        return Err(no_schema(url));
+    }
+    Ok(())
 }
 
 /// The store at `url`, made and migrated if need be.
@@ -64,6 +69,9 @@ async fn blocking<T: Send + 'static>(
 }
 
 /// SQLite opens a file that it may not write for reading, and says so only when it is to write.
+///
+/// Never while this process has the store open: closing any descriptor of a file drops all locks that the process has
+/// on it, and the next program that closes the database would take away the write-ahead log under us.
 fn writable(url: &str) -> Result<(), Failure> {
     let location = Location::parse(url).map_err(|error| Failure::from(error).redacted())?;
     let Some(path) = location.path else { return Ok(()) };

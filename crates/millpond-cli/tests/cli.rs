@@ -569,3 +569,23 @@ fn a_reader_that_goes_away_is_no_error() {
         assert!(!stderr(&output).contains("panicked"), "{line}");
     }
 }
+
+/// Whoever is the last to close a database deletes its write-ahead log: another program must see that we are there.
+#[test]
+fn a_worker_keeps_its_locks_on_the_database() {
+    let place = Place::with_queue();
+    let mut worker = place.command("work mail --exec cat").spawn().unwrap();
+    let listens = || place.json("worker list")["items"][0]["state"] == "live";
+    let started = std::time::Instant::now();
+    while !listens() && started.elapsed() < std::time::Duration::from_secs(20) {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let database = fs::metadata(place.path().join("millpond.db")).unwrap();
+    let inode = format!(":{} ", std::os::unix::fs::MetadataExt::ino(&database));
+    let of_worker = format!(" {} ", worker.id());
+    let locked = |locks: String| locks.lines().any(|lock| lock.contains(&inode) && lock.contains(&of_worker));
+    let locked = fs::read_to_string("/proc/locks").map(locked);
+    worker.kill().unwrap();
+    worker.wait().unwrap();
+    assert!(locked.unwrap_or(true), "the worker has lost its locks on the database");
+}
