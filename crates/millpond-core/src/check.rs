@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use crate::error::{Code, Error, Result};
-use crate::message::{Due, NewMessage};
+use crate::message::NewMessage;
 use crate::name;
 use crate::queue::{CLASSES, QueueSettings};
+use crate::time::Timestamp;
 
 /// Most bytes of bodies in one call.
 pub const BATCH_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -21,9 +22,11 @@ pub const DELAY_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 /// # Errors
 ///
 /// That of the first bad message, with its index; `batch-too-large` without one.
-pub fn batch(queue: &str, settings: &QueueSettings, messages: &[NewMessage]) -> Result<()> {
+///
+/// `now` is database time, as far as the sender knows it: only years are compared with it.
+pub fn batch(queue: &str, settings: &QueueSettings, messages: &[NewMessage], now: Timestamp) -> Result<()> {
     for (index, message) in messages.iter().enumerate() {
-        self::message(queue, settings, message).map_err(|error| error.at(index))?;
+        self::message(queue, settings, message, now).map_err(|error| error.at(index))?;
     }
     let total: u64 = messages.iter().map(|message| message.body.len() as u64).sum();
     if BATCH_BYTES_MAX < total {
@@ -33,7 +36,7 @@ pub fn batch(queue: &str, settings: &QueueSettings, messages: &[NewMessage]) -> 
     Ok(())
 }
 
-fn message(queue: &str, settings: &QueueSettings, message: &NewMessage) -> Result<()> {
+fn message(queue: &str, settings: &QueueSettings, message: &NewMessage, now: Timestamp) -> Result<()> {
     let (size, limit) = (message.body.len() as u64, settings.message_limit());
     if limit <= size {
         let why = format!("the body has {size} bytes, the limit of queue `{queue}` is {limit}");
@@ -41,7 +44,7 @@ fn message(queue: &str, settings: &QueueSettings, message: &NewMessage) -> Resul
     }
     names(message).map_err(|(code, why)| Error::new(code, doing(queue)).because(why))?;
     headers_together(message).map_err(|why| Error::new(Code::InvalidHeader, doing(queue)).because(why))?;
-    options(message).map_err(|why| Error::new(Code::InvalidOption, doing(queue)).because(why))
+    options(message, now).map_err(|why| Error::new(Code::InvalidOption, doing(queue)).because(why))
 }
 
 fn names(message: &NewMessage) -> std::result::Result<(), (Code, name::NameError)> {
@@ -69,7 +72,7 @@ fn headers_together(message: &NewMessage) -> std::result::Result<(), String> {
     Ok(())
 }
 
-fn options(message: &NewMessage) -> std::result::Result<(), String> {
+fn options(message: &NewMessage, now: Timestamp) -> std::result::Result<(), String> {
     if CLASSES <= message.priority {
         return Err(format!("priority is {}; it is from 0 (first) to {}", message.priority, CLASSES - 1));
     }
@@ -77,10 +80,9 @@ fn options(message: &NewMessage) -> std::result::Result<(), String> {
         return Err("attempts_max is 0; it is at least 1".to_owned());
     }
     for due in [message.due, message.retry_until].into_iter().flatten() {
-        if let Due::In(wait) = due
-            && DELAY_MAX < wait
-        {
-            return Err(format!("{wait:?} is longer than ten years"));
+        let wait = due.resolve(now).since(now);
+        if DELAY_MAX < wait {
+            return Err(format!("{} s from now is more than ten years", wait.as_secs()));
         }
     }
     Ok(())
@@ -93,7 +95,9 @@ fn doing(queue: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{Headers, MessageId};
+    use crate::message::{Due, Headers, MessageId};
+
+    const NOW: Timestamp = Timestamp::from_secs(1_000);
 
     fn good() -> NewMessage {
         NewMessage {
@@ -114,7 +118,7 @@ mod tests {
     #[track_caller]
     fn refused(message: NewMessage, code: Code) {
         let settings = QueueSettings { message_limit: Some(10), ..QueueSettings::DEFAULT };
-        let error = batch("mail", &settings, &[good(), message]).unwrap_err();
+        let error = batch("mail", &settings, &[good(), message], NOW).unwrap_err();
         assert_eq!((error.code(), error.index()), (code, Some(1)), "{}", error.causes());
     }
 
@@ -122,8 +126,8 @@ mod tests {
     fn a_body_of_exactly_the_limit_is_too_large_and_both_numbers_are_named() {
         let settings = QueueSettings { message_limit: Some(10), ..QueueSettings::DEFAULT };
         let largest = NewMessage { body: vec![0; 9], ..good() };
-        batch("mail", &settings, &[largest]).unwrap();
-        let error = batch("mail", &settings, &[NewMessage { body: vec![0; 10], ..good() }]).unwrap_err();
+        batch("mail", &settings, &[largest], NOW).unwrap();
+        let error = batch("mail", &settings, &[NewMessage { body: vec![0; 10], ..good() }], NOW).unwrap_err();
         assert_eq!(error.causes(), "the body has 10 bytes, the limit of queue `mail` is 10");
     }
 
@@ -139,6 +143,9 @@ mod tests {
         refused(NewMessage { priority: 4, ..good() }, Code::InvalidOption);
         refused(NewMessage { attempts_max: Some(0), ..good() }, Code::InvalidOption);
         refused(NewMessage { due: Some(Due::In(DELAY_MAX * 2)), ..good() }, Code::InvalidOption);
+        let far = Some(Due::At(Timestamp::from_micros(i64::MAX)));
+        refused(NewMessage { due: far, ..good() }, Code::InvalidOption);
+        refused(NewMessage { retry_until: far, ..good() }, Code::InvalidOption);
         let long = Headers::from([("a".into(), "b".repeat(HEADERS_BYTES_MAX))]);
         refused(NewMessage { headers: long, ..good() }, Code::InvalidHeader);
     }

@@ -76,7 +76,7 @@ codes! {
     /// A value that has no encoded form.
     NotSerialisable = "not-serialisable", Invalid, "change the value at the path that is named";
     /// A name outside its alphabet or limit.
-    InvalidName = "invalid-name", Invalid, "use lower-case letters, digits, `.`, `_` and `-`, at most 100 bytes";
+    InvalidName = "invalid-name", Invalid, "use the characters and the length that are named";
     /// A key outside its limits.
     InvalidKey = "invalid-key", Invalid, "use at most 250 bytes of text without control characters";
     /// A header outside its limits.

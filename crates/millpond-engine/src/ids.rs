@@ -1,10 +1,11 @@
 //! The ids of messages and the tokens of claims.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use millpond_core::error::{Code, Error, Result};
 use millpond_core::message::{MessageId, Token};
+use millpond_core::time::Timestamp;
 use uuid::Uuid;
 
 /// Bits of a UUIDv7 below its milliseconds, without version and variant.
@@ -13,21 +14,27 @@ const TAIL_BITS: u32 = 74;
 /// The top bit of a fresh tail is left free, so that a millisecond holds at least 2⁷³ / 2³² ids.
 const FRESH_MASK: u128 = (1 << (TAIL_BITS - 1)) - 1;
 
+/// A UUIDv7 has 48 bits for its milliseconds.
+const MILLIS_MASK: u64 = (1 << 48) - 1;
+
 /// Random bytes of a fresh tail.
 const FRESH_BYTES: usize = 16;
 
 /// Random bytes of the step from one id to the next.
 const STEP_BYTES: usize = 4;
 
-/// Makes ids that rise strictly within this process, also while the host's clock stands still or steps back.
+/// Makes ids that rise strictly within this process, also while the clock stands still or steps back.
 ///
-/// The clock only sorts ids; nothing is decided by it.
+/// They are made from estimated database time: the store's time when it was last heard of, and the time since. It
+/// only sorts ids and helps to find a message by its id; nothing is decided by it.
 ///
 /// - **Shape:** UUIDv7. The 74 bits after the milliseconds start at random and grow by random steps within
 ///   one millisecond, so that two processes do not meet.
 #[derive(Debug, Default)]
 pub struct IdSource {
     last: Mutex<Last>,
+    /// Database time, and when it was heard; `None`: the host's clock has to do.
+    heard: Mutex<Option<(Timestamp, Instant)>>,
 }
 
 /// The last id that was given out.
@@ -57,7 +64,19 @@ impl IdSource {
     /// # }
     /// ```
     pub fn ids(&self, count: usize) -> Result<Vec<MessageId>> {
-        self.ids_at(host_millis(), count)
+        let millis = self.now().as_micros() / 1_000;
+        self.ids_at(u64::try_from(millis).unwrap_or(0) & MILLIS_MASK, count)
+    }
+
+    /// The store has said what time it is.
+    pub fn heard(&self, now: Timestamp) {
+        *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Some((now, Instant::now()));
+    }
+
+    /// Estimated database time.
+    pub fn now(&self) -> Timestamp {
+        let heard = *self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.map_or_else(host_time, |(now, at)| now + at.elapsed())
     }
 
     fn ids_at(&self, now: u64, count: usize) -> Result<Vec<MessageId>> {
@@ -119,9 +138,9 @@ fn little_endian(bytes: &[u8]) -> u128 {
 }
 
 /// Milliseconds since the epoch by the host's clock, in the 48 bits that an id has for them.
-fn host_millis() -> u64 {
+fn host_time() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX) & ((1 << 48) - 1)
+    Timestamp::from_micros(0) + since
 }
 
 #[cfg(test)]
@@ -135,6 +154,14 @@ mod tests {
             [1, 99_000, 0, 1_000].into_iter().flat_map(|count| source.ids(count).unwrap()).collect();
         assert_eq!(ids.len(), 100_001);
         assert!(ids.is_sorted_by(|a, b| a < b));
+    }
+
+    #[test]
+    fn ids_are_made_from_the_stores_time_once_it_is_known() {
+        let (source, ahead) = (IdSource::new(), Timestamp::from_secs(4_000_000_000));
+        source.heard(ahead);
+        let made_at = source.ids(1).unwrap()[0].made_at().unwrap();
+        assert!(ahead <= made_at && made_at.since(ahead) < std::time::Duration::from_secs(60));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use millpond_core::message::{MessageId, NewMessage};
 use millpond_core::queue::QueueSettings;
 use millpond_core::store::{self, QueueId, Store, Stored};
 use millpond_core::text::nearest;
+use millpond_core::time::Timestamp;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
@@ -104,6 +105,7 @@ impl Pond {
             return Err(Error::new(Code::SendInsideTransaction, format!("declare queue `{name}`")));
         }
         let stored = Arc::new(self.store().declare(name.to_owned(), settings).await?);
+        self.hear_time().await;
         let mut queues = self.inner.queues.write().unwrap_or_else(PoisonError::into_inner);
         let before = queues.get(name).and_then(|known| known.declared);
         if queue.declared_by_use() {
@@ -181,6 +183,18 @@ impl Pond {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
+    /// Asks what time it is in the store. Without an answer the ids go by what was known before.
+    async fn hear_time(&self) {
+        if let Ok(now) = self.store().now().await {
+            self.heard(now);
+        }
+    }
+
+    /// The store has said what time it is.
+    pub(crate) fn heard(&self, now: Timestamp) {
+        self.inner.ids.heard(now);
+    }
+
     /// The next ids, in rising order.
     pub(crate) fn ids(&self, count: usize) -> Result<Vec<MessageId>> {
         self.inner.ids.ids(count)
@@ -226,7 +240,7 @@ impl Pond {
         let message =
             |((encoded, options), id): ((Encoded, Options), _)| options.message(id, encoded, window);
         let messages: Vec<_> = batch.items.into_iter().zip(ids).map(message).collect();
-        check::batch(&queue.name, &queue.settings, &messages)?;
+        check::batch(&queue.name, &queue.settings, &messages, self.inner.ids.now())?;
         Ok(Batch { messages })
     }
 
@@ -281,6 +295,7 @@ impl Pond {
             return Err(self.unknown(name).await);
         };
         let stored = Arc::new(found);
+        self.hear_time().await;
         let mut queues = self.inner.queues.write().unwrap_or_else(PoisonError::into_inner);
         let known = Known { queue: Arc::clone(&stored), declared: None };
         queues.entry(name.to_owned()).and_modify(|known| known.queue = Arc::clone(&stored)).or_insert(known);

@@ -9,13 +9,14 @@ use millpond_core::error::{Code, Error, Result};
 use millpond_core::message::Token;
 use millpond_core::reason::Release;
 use millpond_core::settle::{Counters, Ending, Policy, settle};
-use millpond_core::store::{ClaimRef, Renewal, Renewed, SettleClaim, SettleItem, Store};
+use millpond_core::store::{ClaimRef, Renewal, Renewed, SettleClaim, SettleItem};
 use millpond_core::time::Timestamp;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::patience::{Patience, roll};
+use crate::pond::Pond;
 use crate::worker::hands::Hands;
 use crate::worker::slot::Station;
 
@@ -101,7 +102,7 @@ impl LeaseWatch {
 
 /// Renews until it is stopped.
 pub(crate) struct Renewer {
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) pond: Pond,
     pub(crate) heartbeat: Renewal,
     pub(crate) busy: Arc<AtomicU32>,
     pub(crate) hands: Arc<Hands>,
@@ -130,9 +131,10 @@ impl Renewer {
             }
             let (asked, known) = (Instant::now(), self.hands.tokens());
             let renewal = Renewal { busy: self.busy.load(Ordering::Relaxed), ..self.heartbeat.clone() };
-            match timeout(period, self.store.renew(renewal)).await {
+            match timeout(period, self.pond.store().renew(renewal)).await {
                 Ok(Ok(renewed)) => {
                     self.watch.granted(asked, &renewed);
+                    self.pond.heard(renewed.now);
                     patience.reset();
                     self.stop_missing(&renewed.claims, &known);
                     // What was taken over is out of the hands by now: the rest may begin.
@@ -191,7 +193,7 @@ impl Renewer {
     /// Gives back a claim that this worker does not know: the answer to its lease was lost, or a verdict could not be
     /// recorded.
     async fn give_back(&self, held: ClaimRef) -> Result<()> {
-        let unsettled = self.store.unsettled(held).await?;
+        let unsettled = self.pond.store().unsettled(held).await?;
         if unsettled.is_empty() {
             // It was settled while the renewal was on its way.
             return Ok(());
@@ -208,7 +210,7 @@ impl Renewer {
         });
         let claim = SettleClaim { held, items: items.collect() };
         tracing::warn!(messages = claim.items.len(), "a claim that is not in hand is given back");
-        self.store.settle(vec![claim]).await.map(drop)
+        self.pond.store().settle(vec![claim]).await.map(drop)
     }
 }
 

@@ -35,13 +35,12 @@ pub(crate) fn code_of(error: &rusqlite::Error) -> Code {
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => Code::StorageFull,
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => Code::UnsupportedStore,
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Code::StoreUnreachable,
         Some(
             ErrorCode::DatabaseBusy
             | ErrorCode::DatabaseLocked
-            | ErrorCode::ReadOnly
             | ErrorCode::SystemIoFailure
             | ErrorCode::CannotOpen
-            | ErrorCode::PermissionDenied
             | ErrorCode::OutOfMemory,
         ) => Code::StoreUnavailable,
         _ => Code::Internal,

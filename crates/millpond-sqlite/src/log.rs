@@ -36,12 +36,18 @@ impl Log for SqliteStore {
     }
 
     fn renew(&self, renewal: Renewal) -> BoxFuture<'_, Result<Renewed>> {
-        match &self.renewal {
-            Some(lane) => lane.call("renew a lease", move |conn, now| renew(conn, now, &renewal)),
-            None => {
-                self.writer.write(Durable::No, "renew a lease", move |tx| renew(tx.conn, tx.now, &renewal))
+        Box::pin(async move {
+            let doing = "renew a lease";
+            if let Some(lane) = &self.renewal {
+                let asked = renewal.clone();
+                match lane.call(doing, move |conn, now| renew(conn, now, &asked)).await {
+                    // Only the writer can give the reserve back.
+                    Err(error) if error.code() == Code::StorageFull => {}
+                    answer => return answer,
+                }
             }
-        }
+            self.writer.write(Durable::No, doing, move |tx| renew(tx.conn, tx.now, &renewal)).await
+        })
     }
 
     fn unsettled(&self, held: ClaimRef) -> BoxFuture<'_, Result<Vec<Leased>>> {

@@ -92,6 +92,10 @@ impl Reserve {
     fn fill(&mut self, wanted: u64) -> std::io::Result<()> {
         let mut file = OpenOptions::new().create(true).append(true).open(&self.path)?;
         self.held = file.metadata()?.len();
+        // Trying would fill the disk for a moment, under the feet of those that settle.
+        if free_bytes(&file).is_some_and(|free| free < wanted.saturating_sub(self.held)) {
+            return Err(ErrorKind::StorageFull.into());
+        }
         let chunk = [0; 64 * 1024];
         let mut missing = (self.held..wanted).step_by(chunk.len());
         let filled = missing.try_for_each(|_| file.write_all(&chunk)).and_then(|()| file.sync_data());
@@ -110,6 +114,12 @@ impl Reserve {
         };
         self.held = cut().unwrap_or(wanted);
     }
+}
+
+/// Free bytes of the file system of a file, where that can be told.
+fn free_bytes(file: &File) -> Option<u64> {
+    let disk = rustix::fs::fstatvfs(file).ok()?;
+    disk.f_bavail.checked_mul(disk.f_frsize)
 }
 
 /// Whether room is what is missing. Where a reserve cannot be made for another reason, such as missing rights, the

@@ -16,7 +16,7 @@ use millpond_core::pick::Lane;
 use millpond_core::queue::QueueSettings;
 use millpond_core::settle::Settlement;
 use millpond_core::store::{
-    Admin, Claim, Inspect, Lease, LeaseRequest, Log, Queue, SettleClaim, SettleItem, Settled,
+    Admin, Claim, Inspect, Lease, LeaseRequest, Log, Queue, Renewal, SettleClaim, SettleItem, Settled,
 };
 use millpond_sqlite::{Options, SqliteStore};
 
@@ -116,6 +116,16 @@ async fn a_full_disk_refuses_sends_and_everything_else_goes_on() {
     assert_eq!(code, Code::StorageFull);
     assert!(acknowledged.len() > 100, "{}", acknowledged.len());
 
+    let renewal = Renewal {
+        worker: "worker".to_owned(),
+        host: "host".to_owned(),
+        lease: Duration::from_secs(30),
+        queues: vec!["mail".to_owned()],
+        slots: 1,
+        busy: 0,
+        error: None,
+    };
+    store.renew(renewal).await.expect("a worker can start while the disk is full");
     let mut seen = HashSet::new();
     for token in 0..=u8::MAX {
         let Some(claim) = lease(&store, &queue, token).await else { break };

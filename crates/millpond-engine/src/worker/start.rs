@@ -103,7 +103,7 @@ impl Parts {
         let (stop, busy, activity) = (CancellationToken::new(), Arc::default(), Arc::new(Activity::new()));
         let id = heartbeat.worker.clone();
         let renewer = Renewer {
-            store: Arc::clone(pond.store()),
+            pond: pond.clone(),
             heartbeat,
             busy: Arc::clone(&busy),
             hands: Arc::clone(&hands),
