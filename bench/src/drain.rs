@@ -12,7 +12,7 @@ use crate::report::{Goal, Report, median};
 use crate::send::{fill, fresh, on_thread};
 use crate::{floor, usage};
 
-const MESSAGES: u64 = 200_000;
+const MESSAGES: u64 = 500_000;
 
 /// Counts down and tells when nothing is left.
 #[derive(Clone)]

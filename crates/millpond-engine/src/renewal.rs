@@ -62,14 +62,15 @@ impl LeaseWatch {
     }
 
     /// Waits until the lease lasts, by this process's own clock. A process that was suspended must not begin what
-    /// somebody else may have taken over.
-    pub(crate) async fn live(&self) {
+    /// somebody else may have taken over. Given the time, answers when it went on.
+    pub(crate) async fn live(&self, mut now: Instant) -> Instant {
         loop {
             let renewed = self.renewed.notified();
-            if !self.is_over() {
-                return;
+            if now < self.lock().until {
+                return now;
             }
             renewed.await;
+            now = Instant::now();
         }
     }
 
@@ -177,7 +178,7 @@ impl Renewer {
     fn stop_missing(&self, stored: &[ClaimRef], known: &[Token]) {
         for token in self.hands.missing(stored, known) {
             tracing::warn!("a claim of this worker was taken over: its jobs are told to stop");
-            self.hands.drop_claim(token);
+            self.hands.lose(token);
             self.stations.iter().for_each(|station| station.lose(token));
         }
     }

@@ -1,6 +1,7 @@
 //! What a worker has in its hands: the claims it registered and how much of each is unsettled.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use millpond_core::message::Token;
@@ -11,6 +12,8 @@ use millpond_core::store::ClaimRef;
 #[derive(Debug, Default)]
 pub(crate) struct Hands {
     claims: Mutex<HashMap<Token, InHand>>,
+    /// Whether a claim was ever lost. Until then every message that waits is held, and nobody has to look.
+    ever_lost: AtomicBool,
 }
 
 /// One claim in hand.
@@ -42,14 +45,20 @@ impl Hands {
         self.lock().insert(held.token, InHand { held: Some(held), unsettled: messages, suspects });
     }
 
-    /// The lease was not granted, or the claim was lost.
+    /// The lease was not granted.
     pub(crate) fn drop_claim(&self, token: Token) {
         self.lock().remove(&token);
     }
 
+    /// The claim was taken over.
+    pub(crate) fn lose(&self, token: Token) {
+        self.ever_lost.store(true, Ordering::Release);
+        self.drop_claim(token);
+    }
+
     /// Whether a claim is in hand, as far as is known.
     pub(crate) fn holds(&self, token: Token) -> bool {
-        self.lock().contains_key(&token)
+        !self.ever_lost.load(Ordering::Acquire) || self.lock().contains_key(&token)
     }
 
     /// Messages of a claim were settled.

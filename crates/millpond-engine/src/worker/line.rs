@@ -50,8 +50,8 @@ impl Line {
     }
 
     /// Messages and bytes that its next lease should ask for; `None`: it has enough.
-    pub(super) fn next_lease(&mut self, endings: &Endings) -> Option<(usize, usize)> {
-        let (runs, total) = endings.take_speed(self.station.queue.id);
+    pub(super) fn next_lease(&mut self) -> Option<(usize, usize)> {
+        let (runs, total) = self.station.run_times.take();
         self.speed.measured(runs, total);
         let ((waiting, waiting_bytes), (running, stuck)) =
             (self.station.feed.size(), self.station.board.counts());

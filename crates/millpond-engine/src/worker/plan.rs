@@ -1,6 +1,7 @@
 //! How much a worker leases: enough to keep its handlers busy, never so much that a message waits long behind a
 //! slow one. Pure.
 
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use millpond_core::store::CLAIM_MESSAGES_MAX;
@@ -16,6 +17,27 @@ pub(crate) const AHEAD_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// How quickly the mean follows a new run time.
 const WEIGHT: f64 = 0.1;
+
+/// Run times of handlers, added up by their slots until the next lease is planned.
+#[derive(Debug, Default)]
+pub(crate) struct RunTimes {
+    runs: AtomicU32,
+    nanos: AtomicU64,
+}
+
+impl RunTimes {
+    pub(crate) fn add(&self, run: Duration) {
+        self.runs.fetch_add(1, Ordering::Relaxed);
+        self.nanos.fetch_add(u64::try_from(run.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// What was added since the last call. A run that is added meanwhile may count with one half here and the other
+    /// next time; a mean over hundreds does not mind.
+    pub(crate) fn take(&self) -> (u32, Duration) {
+        let runs = self.runs.swap(0, Ordering::Relaxed);
+        (runs, Duration::from_nanos(self.nanos.swap(0, Ordering::Relaxed)))
+    }
+}
 
 /// The speed of the handlers of one queue.
 #[derive(Debug, Clone, Copy, Default)]

@@ -122,12 +122,11 @@ impl Loop {
         let left = self.hands.left();
         // Also without a settlement: a claim that was taken over leaves the hands by itself.
         self.suspects = self.suspects.settled(left.suspects);
-        let endings = &self.endings;
-        let can_ask = |line: &mut Line| line.has_suspects && line.next_lease(endings).is_some();
+        let can_ask = |line: &mut Line| line.has_suspects && line.next_lease().is_some();
         let with_suspects = self.queues.iter_mut().position(can_ask);
         if let Some((queue, hands_empty)) = self.suspects.ask(with_suspects, left.in_hand, self.leases.len())
         {
-            match self.queues[queue].next_lease(&self.endings) {
+            match self.queues[queue].next_lease() {
                 Some((messages, bytes)) => self.begin_lease(queue, messages, bytes, Some(hands_empty)),
                 // Its slots are stuck: the other queues must not wait for them.
                 None => self.suspects = Suspects::None,
@@ -141,7 +140,7 @@ impl Loop {
             if line.leasing || !line.may_have_more {
                 continue;
             }
-            if let Some((messages, bytes)) = line.next_lease(&self.endings) {
+            if let Some((messages, bytes)) = line.next_lease() {
                 self.begin_lease(queue, messages, bytes, None);
             }
         }

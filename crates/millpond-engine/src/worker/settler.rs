@@ -11,7 +11,7 @@ use std::time::Duration;
 use millpond_core::error::{Error, ErrorKind, Result};
 use millpond_core::message::Token;
 use millpond_core::settle::Settlement;
-use millpond_core::store::{Queue, QueueId, SettleClaim, SettleItem, Settled};
+use millpond_core::store::{SettleClaim, SettleItem, Settled};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -44,7 +44,6 @@ struct Inner {
     claims: BTreeMap<(i64, i64, u64, Token), SettleClaim>,
     /// How many messages of each claim have not ended.
     open: HashMap<Token, usize>,
-    speeds: HashMap<QueueId, (u32, Duration)>,
 }
 
 impl Endings {
@@ -88,19 +87,6 @@ impl Endings {
     /// A claim was taken over: what is left of it is somebody else's.
     pub(crate) fn lost(&self, token: Token) {
         self.lock().open.remove(&token);
-    }
-
-    /// A handler ran for this long.
-    pub(crate) fn measured(&self, queue: &Queue, run: Duration) {
-        let mut inner = self.lock();
-        let (runs, total) = inner.speeds.entry(queue.id).or_default();
-        *runs = runs.saturating_add(1);
-        *total = total.saturating_add(run);
-    }
-
-    /// The run times of a queue since the last call.
-    pub(crate) fn take_speed(&self, queue: QueueId) -> (u32, Duration) {
-        self.lock().speeds.remove(&queue).unwrap_or_default()
     }
 
     /// Whether everything that ended is recorded.
@@ -203,7 +189,7 @@ impl Settler {
                 let partition = claim.held.partition;
                 tracing::warn!(partition, messages, "lease-lost: another worker may have the messages");
                 // Nothing more of it is begun.
-                self.hands.drop_claim(token);
+                self.hands.lose(token);
                 self.endings.lost(token);
                 continue;
             }

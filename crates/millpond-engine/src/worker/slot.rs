@@ -20,6 +20,7 @@ use crate::worker::board::{Board, Envelope};
 use crate::worker::feed::{Feed, Waiting};
 use crate::worker::hands::Hands;
 use crate::worker::kinds::Kinds;
+use crate::worker::plan::RunTimes;
 use crate::worker::settler::Endings;
 
 /// What the slots of one queue share.
@@ -30,6 +31,7 @@ pub(crate) struct Station {
     pub(crate) kinds: Kinds,
     pub(crate) feed: Feed,
     pub(crate) board: Board,
+    pub(crate) run_times: RunTimes,
     pub(crate) endings: Arc<Endings>,
     pub(crate) hands: Arc<Hands>,
     pub(crate) lease: Arc<LeaseWatch>,
@@ -45,7 +47,7 @@ pub(crate) async fn run(station: Arc<Station>, number: usize) {
     let mut last = Duration::MAX;
     while let Some(waiting) = station.feed.next().await {
         let began = Instant::now();
-        station.work(number, waiting, last).await;
+        station.work(number, waiting, began, last).await;
         last = began.elapsed();
     }
 }
@@ -59,10 +61,10 @@ enum Ended {
 }
 
 impl Station {
-    /// Works on one message; `last` is how long the one before it took in this slot.
-    async fn work(&self, slot: usize, waiting: Waiting, last: Duration) {
+    /// Works on one message, taken at `began`; `last` is how long the one before it took in this slot.
+    async fn work(&self, slot: usize, waiting: Waiting, began: Instant, last: Duration) {
         let Waiting { held, message, told_low, .. } = waiting;
-        self.lease.live().await;
+        let started = self.lease.live(began).await;
         if !self.hands.holds(held.token) {
             return;
         }
@@ -82,7 +84,6 @@ impl Station {
         let kind = kind.unwrap_or_else(|| Arc::clone(&self.name));
         let delivery =
             Delivery { leased: message, context: Arc::clone(&context), queue: Arc::clone(&self.name), kind };
-        let started = Instant::now();
         let guard = Aborted { station: self, slot };
         self.board.put(slot, envelope.clone(), Arc::clone(&context), started);
         // What was woken from here runs on this thread next, and nobody else takes it from there: were the handler
@@ -127,6 +128,7 @@ impl Station {
                 Ok(()) => (Ending::Released(Release::NoHandler), None),
             });
         }
+        message.retry_until?;
         let policy = Policy::of(&self.queue.settings, message.attempts_max, message.retry_until);
         policy.expired(self.lease.database_now()).then_some((Ending::Expired, None))
     }
@@ -148,7 +150,7 @@ impl Station {
         // Nothing there: it was settled without us, and a late result is ignored.
         let Some(running) = self.board.take(slot) else { return };
         let run = running.started.elapsed();
-        self.endings.measured(&self.queue, run);
+        self.run_times.add(run);
         let late = Board::was_told(&running);
         let (ending, error) = match ended {
             Ended::Returned(Outcome { verdict: Verdict::Ack, .. }) => (Ending::Returned(Verdict::Ack), None),

@@ -23,6 +23,7 @@ use crate::worker::feed::Feed;
 use crate::worker::hands::Hands;
 use crate::worker::kinds::Kinds;
 use crate::worker::line::Line;
+use crate::worker::plan::RunTimes;
 use crate::worker::run::Loop;
 use crate::worker::settler::{Endings, Settler};
 use crate::worker::slot::Station;
@@ -81,6 +82,7 @@ impl Parts {
             kinds,
             feed: Feed::new(Arc::clone(&self.low)),
             board: Board::new(slots),
+            run_times: RunTimes::default(),
             endings: Arc::clone(&self.endings),
             hands: Arc::clone(&self.hands),
             lease: Arc::clone(&self.watch),
