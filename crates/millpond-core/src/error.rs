@@ -10,7 +10,6 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// Match on [`Error::kind`]; print the error, then walk `source()` for the cause. `Display` says what was
 /// being tried and never repeats the cause; [`Error::advice`] says what to do.
-#[derive(Debug)]
 pub struct Error {
     code: Code,
     doing: String,
@@ -95,6 +94,8 @@ codes! {
     LeaseLost = "lease-lost", LeaseLost, "stop working on the message; another worker may have it";
     /// The message is done, dead or cancelled already.
     AlreadySettled = "already-settled", Conflict, "look at the message with `millpond message get ID`";
+    /// A statement of a handler's own transaction.
+    StatementFailed = "statement-failed", Invalid, "correct the statement; what the transaction did before is still in it";
     /// More or fewer rows than the caller expected.
     CountChanged = "count-changed", Conflict, "look again, then repeat with the new count";
     /// The queue is declared with another kind or number of partitions.
@@ -189,6 +190,17 @@ impl Error {
     }
 }
 
+/// All there is to say, for a `main` that returns the error: what was tried, why it failed, and what to do.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")?;
+        if self.source.is_some() {
+            write!(f, ": {}", self.causes())?;
+        }
+        write!(f, "; {}", self.advice())
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.doing, self.code.as_str())?;
@@ -216,6 +228,11 @@ mod tests {
         assert_eq!(error.to_string(), "send to queue `mail` (body-too-large), item 3");
         assert_eq!(error.causes(), "20 bytes, limit 10");
         assert_eq!(error.kind(), ErrorKind::Invalid);
+        let all = format!("{error:?}");
+        assert!(
+            all.starts_with("send to queue `mail` (body-too-large), item 3: 20 bytes, limit 10; send"),
+            "{all}"
+        );
     }
 
     #[test]

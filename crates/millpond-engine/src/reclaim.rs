@@ -85,6 +85,10 @@ fn lost(claim: &TakenOver, message: &Leased, now: Timestamp) -> SettleItem {
     let policy = Policy::of(&claim.queue.settings, message.attempts_max, message.retry_until);
     let ending = Ending::Lost { in_hand: claim.in_hand };
     let settlement = settle(&policy, Counters::of(message), ending, now, roll());
+    if let Settlement::Dead { reason, .. } = &settlement {
+        let (queue, id, attempt) = (&claim.queue.name, message.id, message.attempt);
+        tracing::warn!(%queue, %id, attempt, %reason, "a message is a dead letter");
+    }
     item(message.offset, message.kind.as_deref(), settlement)
 }
 

@@ -19,7 +19,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use tokio::sync::oneshot;
 
 use crate::append::Path;
-use crate::error::{Fault, Tried, code_of_commit};
+use crate::error::{Fault, Tried, code_of, code_of_commit};
 use crate::queues::stored_queue;
 use crate::sabotage::sabotaged;
 use crate::settle::is_set;
@@ -70,7 +70,15 @@ impl SqliteTx {
         &mut self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.ask("write in the job's transaction", |conn| work(conn).map_err(Fault::from)).await
+        let doing = "write in the job's transaction";
+        let run = move |conn: &Connection| {
+            work(conn).map_err(|error| match code_of(&error) {
+                // It is the handler's statement that is wrong, not the store.
+                Code::Internal => Error::new(Code::StatementFailed, doing).because(error).into(),
+                _ => Fault::from(error),
+            })
+        };
+        self.ask(doing, run).await
     }
 
     async fn ask<T: Send + 'static>(

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millpond_core::message::Token;
-use millpond_core::reason::{Failure, Release};
+use millpond_core::reason::{Back, Failure, Release};
 use millpond_core::redact;
-use millpond_core::settle::{Ending, Policy, Verdict};
+use millpond_core::settle::{Ending, Policy, Settlement, Verdict};
 use millpond_core::store::Queue;
 
 use crate::body::well_formed;
@@ -172,23 +172,46 @@ impl Station {
     /// Decides what becomes of a message and hands it to the settler.
     pub(crate) fn settle(&self, envelope: &Envelope, ending: Ending, error: Option<String>, run: Duration) {
         let settlement = match ending {
-            Ending::Returned(Verdict::Ack) => millpond_core::Settlement::Done,
+            Ending::Returned(Verdict::Ack) => Settlement::Done,
             ending => {
                 let policy = Policy::of(&self.queue.settings, envelope.attempts_max, envelope.retry_until);
                 let now = self.lease.database_now();
-                let error = error.as_deref().unwrap_or("");
-                tracing::debug!(queue = %self.queue.name, id = %envelope.id, ?ending, error, "not acknowledged");
-                millpond_core::settle::settle(
-                    &policy,
-                    envelope.counters,
-                    ending,
-                    now,
-                    crate::patience::roll(),
-                )
+                let roll = crate::patience::roll();
+                millpond_core::settle::settle(&policy, envelope.counters, ending, now, roll)
             }
         };
+        let settlement = redacted(settlement);
         let error = error.map(|error| redact::summary(&error));
+        self.tell(envelope, &settlement, error.as_deref());
         self.endings.push(envelope, settlement, error, run);
+    }
+}
+
+/// What a handler says of a dead letter may hold a secret, like any error.
+fn redacted(settlement: Settlement) -> Settlement {
+    match settlement {
+        Settlement::Dead { reason, detail: Some(detail) } => {
+            Settlement::Dead { reason, detail: Some(redact::summary(&detail)) }
+        }
+        other => other,
+    }
+}
+
+impl Station {
+    /// Says what did not end well, once. The text is redacted.
+    fn tell(&self, envelope: &Envelope, settlement: &Settlement, error: Option<&str>) {
+        let (queue, id, attempt) = (&self.queue.name, envelope.id, envelope.counters.attempt);
+        match settlement {
+            Settlement::Dead { reason, detail } => {
+                let error = detail.as_deref().or(error).unwrap_or("");
+                tracing::warn!(%queue, %id, attempt, %reason, error, "a message is a dead letter");
+            }
+            Settlement::Again { back: Back::Failed(failure), .. } => {
+                let error = error.unwrap_or("");
+                tracing::info!(%queue, %id, attempt, %failure, error, "an attempt failed; it comes again");
+            }
+            Settlement::Done | Settlement::Again { .. } => {}
+        }
     }
 }
 
@@ -204,5 +227,19 @@ impl Drop for Aborted<'_> {
             let (run, error) = (running.started.elapsed(), "its task was aborted".to_owned());
             self.station.settle(&running.envelope, Ending::Failed(Failure::Error), Some(error), run);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millpond_core::reason::DropReason;
+
+    use super::*;
+
+    #[test]
+    fn what_a_handler_says_of_a_dead_letter_is_redacted() {
+        let dead =
+            |detail: &str| Settlement::Dead { reason: DropReason::Refused, detail: Some(detail.to_owned()) };
+        assert_eq!(redacted(dead("no login: password=hunter2")), dead("no login: password=***"));
     }
 }
