@@ -4,7 +4,7 @@ use millpond_core::message::{Due, MessageId, Offset, Token};
 use millpond_core::queue::HistoryLevel;
 use millpond_core::reason::{Back, DropReason, EventKind};
 use millpond_core::settle::Settlement;
-use millpond_core::store::{ClaimRef, QueueId, SettleClaim, SettleItem, Settled};
+use millpond_core::store::{ClaimRef, SettleClaim, SettleItem, Settled};
 use rusqlite::{OptionalExtension, params};
 
 use crate::draft::Part;
@@ -33,6 +33,15 @@ struct Identity {
     id: MessageId,
     charged: u32,
     releases: u32,
+}
+
+/// One message that does not end with an acknowledgement.
+struct Case<'c> {
+    part: Part,
+    held: &'c ClaimRef,
+    worker: Option<&'c str>,
+    item: &'c SettleItem,
+    message: Identity,
 }
 
 impl Tx<'_> {
@@ -107,15 +116,13 @@ impl Tx<'_> {
             self.count(part.queue, item.kind.as_deref(), |counts| counts.done += 1);
             return Ok(Outcome::DoneAnyway);
         }
+        let case = Case { part, held, worker, item, message };
         match &item.settlement {
             Settlement::Done => Ok(Outcome::Done),
             Settlement::Again { due, attempt, releases, suspect, back } => {
-                let counters = (*attempt, *releases, *suspect);
-                self.put_back(part, held, worker, item, &message, *due, counters, *back)
+                self.put_back(&case, *due, (*attempt, *releases, *suspect), *back)
             }
-            Settlement::Dead { reason, detail } => {
-                self.bury(part, held, worker, item, &message, *reason, detail.as_deref())
-            }
+            Settlement::Dead { reason, detail } => self.bury(&case, *reason, detail.as_deref()),
         }
     }
 
@@ -132,18 +139,14 @@ impl Tx<'_> {
         Ok(has.query_row(params![subscription, id.0], |row| row.get(0))?)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one row of the outbox and one event, each field once")]
     fn put_back(
         &mut self,
-        part: Part,
-        held: &ClaimRef,
-        worker: Option<&str>,
-        item: &SettleItem,
-        message: &Identity,
+        case: &Case<'_>,
         due: Due,
         (attempt, releases, suspect): (u32, u32, u16),
         back: Back,
     ) -> Tried<Outcome> {
+        let Case { part, held, item, .. } = case;
         self.conn.prepare_cached(sql("outbox_put_back"))?.execute(params![
             held.partition,
             item.offset.0,
@@ -159,7 +162,7 @@ impl Tx<'_> {
             item.error,
         ])?;
         let (kind, reason) = back.event();
-        self.event(part.queue, message, (kind, reason), worker, item.error.as_deref())?;
+        self.event(case, kind, reason, item.error.as_deref())?;
         self.count(part.queue, item.kind.as_deref(), |counts| match kind {
             EventKind::Recover => counts.recovered += 1,
             _ => counts.retried += 1,
@@ -167,17 +170,8 @@ impl Tx<'_> {
         Ok(Outcome::Back)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one dead letter and one event, each field once")]
-    fn bury(
-        &mut self,
-        part: Part,
-        held: &ClaimRef,
-        worker: Option<&str>,
-        item: &SettleItem,
-        message: &Identity,
-        reason: DropReason,
-        detail: Option<&str>,
-    ) -> Tried<Outcome> {
+    fn bury(&mut self, case: &Case<'_>, reason: DropReason, detail: Option<&str>) -> Tried<Outcome> {
+        let Case { part, held, item, message, .. } = case;
         let detail = detail.or(item.error.as_deref());
         self.conn.prepare_cached(sql("dead_letter_put"))?.execute(params![
             held.partition,
@@ -190,22 +184,16 @@ impl Tx<'_> {
             self.now.as_micros(),
             message.charged + 1,
         ])?;
-        self.event(part.queue, message, (EventKind::Dlq, reason.as_str()), worker, detail)?;
+        self.event(case, EventKind::Dlq, reason.as_str(), detail)?;
         self.count(part.queue, item.kind.as_deref(), |counts| counts.dead += 1);
         Ok(Outcome::Dead)
     }
 
-    fn event(
-        &mut self,
-        queue: QueueId,
-        message: &Identity,
-        (kind, reason): (EventKind, &str),
-        worker: Option<&str>,
-        error: Option<&str>,
-    ) -> Tried<()> {
+    fn event(&mut self, case: &Case<'_>, kind: EventKind, reason: &str, error: Option<&str>) -> Tried<()> {
+        let Case { part, worker, message, .. } = case;
         self.conn.prepare_cached(sql("event_add"))?.execute(params![
             message.id.0,
-            queue.0,
+            part.queue.0,
             kind.as_str(),
             reason,
             message.charged + 1,

@@ -1,18 +1,20 @@
 //! How a worker begins: what is refused, its lease, and the loops beside its own.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
 use millpond_core::error::{Code, Error, Result};
 use millpond_core::poll::PollStep;
 use millpond_core::queue::LEASE_MIN;
-use millpond_core::store::{Queue, Renewal};
+use millpond_core::store::{Pulse, Queue, Renewal};
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::ids;
 use crate::patience::Patience;
+use crate::pond::Pond;
 use crate::pulse::{Activity, PulseLoop};
 use crate::reclaim::Reclaim;
 use crate::renewal::{LeaseWatch, Renewer};
@@ -44,10 +46,10 @@ pub(super) async fn start(mut worker: Worker) -> Result<Loop> {
     let asked = Instant::now();
     let renewed = worker.pond.store().renew(heartbeat.clone()).await?;
     let watch = Arc::new(LeaseWatch::new(lease, asked, &renewed));
-    let parts = Parts::new(lease, &watch);
+    let parts = Parts::new(lease, watch);
     let queues: Vec<Line> =
         declared.into_iter().map(|(queue, kinds)| parts.line(&worker, queue, kinds)).collect();
-    parts.begin(worker, queues, heartbeat, watch, steps)
+    parts.begin(worker, queues, heartbeat, steps)
 }
 
 /// What the parts of a worker share, while it is put together.
@@ -58,17 +60,23 @@ struct Parts {
     settled: Arc<Notify>,
     lease: Duration,
     watch: Arc<LeaseWatch>,
+    busy: Arc<AtomicU32>,
+    activity: Arc<Activity>,
+    stop: CancellationToken,
 }
 
 impl Parts {
-    fn new(lease: Duration, watch: &Arc<LeaseWatch>) -> Self {
+    fn new(lease: Duration, watch: Arc<LeaseWatch>) -> Self {
         Self {
             hands: Arc::default(),
             endings: Arc::default(),
             low: Arc::default(),
             settled: Arc::default(),
             lease,
-            watch: Arc::clone(watch),
+            watch,
+            busy: Arc::default(),
+            activity: Arc::new(Activity::new()),
+            stop: CancellationToken::new(),
         }
     }
 
@@ -97,71 +105,35 @@ impl Parts {
         worker: Worker,
         queues: Vec<Line>,
         heartbeat: Renewal,
-        watch: Arc<LeaseWatch>,
         steps: Vec<PollStep>,
     ) -> Result<Loop> {
-        let Worker { pond, poll, shutdown_timeout, cancel_grace, .. } = worker;
-        let Parts { hands, endings, low, settled, .. } = self;
-        let (stop, busy, activity) = (CancellationToken::new(), Arc::default(), Arc::new(Activity::new()));
         let id = heartbeat.worker.clone();
-        let renewer = Renewer {
-            pond: pond.clone(),
-            heartbeat,
-            busy: Arc::clone(&busy),
-            hands: Arc::clone(&hands),
-            stations: queues.iter().map(|line| Arc::clone(&line.station)).collect(),
-            watch: Arc::clone(&watch),
-            stop: stop.clone(),
-        };
-        renewer.start()?;
-        let (tell, pulses) = watch::channel(Arc::default());
-        let ids = queues.iter().map(|line| line.station.queue.id).collect();
-        let (settings, activity_too) = (poll, Arc::clone(&activity));
-        let beat = PulseLoop {
-            pond: pond.clone(),
-            queues: ids,
-            activity: activity_too,
-            settings,
-            steps,
-            tell,
-            stop: stop.clone(),
-        };
-        let reclaim =
-            Reclaim { pond: pond.clone(), worker: id.clone(), watch: Arc::clone(&watch), stop: stop.clone() };
-        let upkeep = Upkeep { pond: pond.clone(), node: id.clone(), stop: stop.clone() };
-        tokio::spawn(supervise("pulse", stop.clone(), async move || beat.run().await));
-        tokio::spawn(supervise("reclaim", stop.clone(), async move || reclaim.run().await));
-        tokio::spawn(supervise("upkeep", stop.clone(), async move || upkeep.run().await));
-        let settler = Settler {
-            pond: pond.clone(),
-            endings: Arc::clone(&endings),
-            hands: Arc::clone(&hands),
-            settled: Arc::clone(&settled),
-            stop: stop.clone(),
-        };
-        let settler = tokio::spawn(supervise("settler", stop.clone(), async move || settler.run().await));
+        self.renew(&worker.pond, &queues, heartbeat)?;
+        let pulses = self.pulse(&worker, &queues, steps);
+        self.keep_order(&worker.pond, &id);
+        let settler = self.settle(&worker.pond);
         let mut running = Loop {
-            pond,
+            pond: worker.pond,
             id,
             queues,
-            hands,
-            lease: watch,
-            endings,
+            hands: self.hands,
+            lease: self.watch,
+            endings: self.endings,
             suspects: Suspects::None,
             leases: JoinSet::new(),
             slots: JoinSet::new(),
             slot_places: std::collections::HashMap::new(),
-            low,
-            settled,
+            low: self.low,
+            settled: self.settled,
             pulses,
-            activity,
-            busy,
+            activity: self.activity,
+            busy: self.busy,
             patience: Patience::new(),
             not_before: None,
-            stop,
+            stop: self.stop,
             settler,
-            shutdown_timeout,
-            cancel_grace,
+            shutdown_timeout: worker.shutdown_timeout,
+            cancel_grace: worker.cancel_grace,
         };
         for queue in 0..running.queues.len() {
             for number in 0..running.queues[queue].slots {
@@ -169,6 +141,54 @@ impl Parts {
             }
         }
         Ok(running)
+    }
+
+    fn renew(&self, pond: &Pond, queues: &[Line], heartbeat: Renewal) -> Result<()> {
+        let renewer = Renewer {
+            pond: pond.clone(),
+            heartbeat,
+            busy: Arc::clone(&self.busy),
+            hands: Arc::clone(&self.hands),
+            stations: queues.iter().map(|line| Arc::clone(&line.station)).collect(),
+            watch: Arc::clone(&self.watch),
+            stop: self.stop.clone(),
+        };
+        renewer.start()
+    }
+
+    fn pulse(&self, worker: &Worker, queues: &[Line], steps: Vec<PollStep>) -> watch::Receiver<Arc<Pulse>> {
+        let (tell, pulses) = watch::channel(Arc::default());
+        let beat = PulseLoop {
+            pond: worker.pond.clone(),
+            queues: queues.iter().map(|line| line.station.queue.id).collect(),
+            activity: Arc::clone(&self.activity),
+            settings: worker.poll,
+            steps,
+            tell,
+            stop: self.stop.clone(),
+        };
+        tokio::spawn(supervise("pulse", self.stop.clone(), async move || beat.run().await));
+        pulses
+    }
+
+    /// Reclaim and retention.
+    fn keep_order(&self, pond: &Pond, worker: &str) {
+        let (stop, watch) = (self.stop.clone(), Arc::clone(&self.watch));
+        let reclaim = Reclaim { pond: pond.clone(), worker: worker.to_owned(), watch, stop: stop.clone() };
+        let upkeep = Upkeep { pond: pond.clone(), node: worker.to_owned(), stop: stop.clone() };
+        tokio::spawn(supervise("reclaim", stop.clone(), async move || reclaim.run().await));
+        tokio::spawn(supervise("upkeep", stop, async move || upkeep.run().await));
+    }
+
+    fn settle(&self, pond: &Pond) -> JoinHandle<()> {
+        let settler = Settler {
+            pond: pond.clone(),
+            endings: Arc::clone(&self.endings),
+            hands: Arc::clone(&self.hands),
+            settled: Arc::clone(&self.settled),
+            stop: self.stop.clone(),
+        };
+        tokio::spawn(supervise("settler", self.stop.clone(), async move || settler.run().await))
     }
 }
 
