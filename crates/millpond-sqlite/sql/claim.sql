@@ -10,20 +10,23 @@ insert into millpond_claim (subscription_id, partition, to_offset, from_offset, 
 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, x'', x'');
 
 -- name: claim_get
+-- Served by the primary key.
 select from_offset, token, worker, leased_at, done, runs from millpond_claim
 where subscription_id = ?1 and partition = ?2 and to_offset = ?3;
 
 -- name: claim_progress
+-- Served by the primary key.
 update millpond_claim set done = ?4, runs = ?5
 where subscription_id = ?1 and partition = ?2 and to_offset = ?3;
 
 -- name: claim_mark
--- Finished, but the highest: it stays as the cursor.
+-- Finished, but the highest: it stays as the cursor. Served by the primary key.
 update millpond_claim
 set token = null, worker = null, expires_at = null, in_hand = null, done = x'', runs = x''
 where subscription_id = ?1 and partition = ?2 and to_offset = ?3;
 
 -- name: claim_delete
+-- Served by the primary key.
 delete from millpond_claim where subscription_id = ?1 and partition = ?2 and to_offset = ?3;
 
 -- name: claim_above
@@ -36,8 +39,9 @@ select subscription_id, partition, to_offset, token from millpond_claim indexed 
 where worker = ?1 and token is not null and expires_at is null;
 
 -- name: claim_expired
--- Claims of workers whose lease is over and of claims that outlived their own. The scalar time is bound, so
--- both halves are index searches: millpond_claim_worker, millpond_claim_expires.
+-- Claims of workers whose lease is over and claims that outlived their own. The scalar time is bound, so
+-- these two are served by indexes, millpond_claim_worker and millpond_claim_expires. The third part finds claims whose
+-- worker has no row any more; it walks millpond_claim_worker, which is as long as there are live claims.
 select c.subscription_id, c.partition, c.to_offset, c.from_offset, c.done, c.token, c.worker, c.in_hand
 from millpond_worker w
 join millpond_claim c on c.worker = w.id
@@ -55,17 +59,18 @@ where c.worker is not null and c.token is not null and c.expires_at is null
 limit :claims_max;
 
 -- name: claim_in_hand_of_worker
--- Every claim that a worker holds under its own lease.
+-- Every claim that a worker holds under its own lease. Served by millpond_claim_worker.
 select subscription_id, partition, to_offset, from_offset, done
 from millpond_claim indexed by millpond_claim_worker
 where worker = ?1 and token is not null and expires_at is null;
 
 -- name: claim_set_in_hand
--- Once and never again: a reclaimer that dies charges nobody.
+-- Once and never again: a reclaimer that dies charges nobody. Served by the primary key.
 update millpond_claim set in_hand = ?4
 where subscription_id = ?1 and partition = ?2 and to_offset = ?3 and in_hand is null;
 
 -- name: claim_take_over
 -- The compare-and-set: still that token. The claim keeps the name of the worker that lost it.
+-- Served by the primary key.
 update millpond_claim set token = ?5, expires_at = ?6
 where subscription_id = ?1 and partition = ?2 and to_offset = ?3 and token = ?4;

@@ -1,5 +1,5 @@
 -- name: dead_letter_put
--- Of a message that was sent twice under one id one copy is enough.
+-- Of a message that was sent twice under one id one copy is enough. The row of the log is served by its primary key.
 insert into millpond_dead_letter (message_id, subscription_id, queue_id, class, reason, detail, died_at, sent_at,
                                   attempt, releases, attempts_max, checksum, kind, key, content_type, headers, body)
 select message_id, ?3, ?4, ?5, ?6, ?7, ?8, sent_at, ?9, releases, attempts_max, checksum, kind, key,
@@ -9,5 +9,6 @@ on conflict do nothing;
 
 -- name: dead_letter_redriven
 -- Marks it, once: the dead letter stays and names the message that was made of it.
+-- Served by the unique (message_id, subscription_id).
 update millpond_dead_letter set redriven_as = ?2 where message_id = ?1 and redriven_as is null
 returning id, queue_id, kind;

@@ -7,6 +7,7 @@ insert into millpond_event (message_id, queue_id, kind, reason, attempt, release
 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9);
 
 -- name: stat_add
+-- What is there is served by the primary key.
 insert into millpond_stat (queue_id, kind, minute, sent, leased, done, retried, dead, recovered)
 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
 on conflict (queue_id, kind, minute) do update

@@ -18,6 +18,7 @@ where p.head > p.cursor;
 
 -- name: inspect_leased
 -- Live claims; the store counts what their done sets leave. A handful of rows, whatever the backlog.
+-- Walks the claims: live ones and markers.
 select p.queue_id, c.from_offset, c.to_offset, c.done
 from millpond_claim c
 join millpond_log_partition p on p.id = c.partition
@@ -28,24 +29,28 @@ where c.token is not null;
 select queue_id, reason, attempt > 0, count(*) from millpond_outbox group by 1, 2, 3;
 
 -- name: inspect_dead
--- Those that were redriven live on under another id.
+-- Those that were redriven live on under another id. Walks millpond_dead_letter_queue.
 select queue_id, count(*) from millpond_dead_letter where redriven_as is null group by 1;
 
 -- name: inspect_stat
+-- Walks the counters: at most a day of minutes for each queue and kind, and one row of all that is older.
 select queue_id, sum(sent), sum(done) from millpond_stat group by 1;
 
 -- name: inspect_listeners
+-- Walks the workers, which are few.
 select asked.value, count(*)
 from millpond_worker w, json_each(w.queues) asked
 where w.lease_until > :now and w.stopped = 0
 group by 1;
 
 -- name: inspect_workers
+-- Walks the workers, which are few.
 select id, host, queues, slots, busy, started_at, seen_at, lease_until, stopped, error
 from millpond_worker
 order by seen_at desc, id;
 
 -- name: inspect_dead_letters
+-- Walks the dead letters and sorts them: a person asked.
 select d.message_id, q.name, d.kind, d.key, d.reason, d.detail, d.attempt, d.content_type, d.body, d.sent_at, d.died_at
 from millpond_dead_letter d
 join millpond_queue q on q.id = d.queue_id
@@ -57,6 +62,7 @@ order by d.died_at desc, d.id desc
 limit :rows_max offset :skip;
 
 -- name: inspect_dead_letter_count
+-- Walks the dead letters: a person asked.
 select count(*)
 from millpond_dead_letter d
 join millpond_queue q on q.id = d.queue_id
@@ -126,6 +132,6 @@ order by to_offset limit 1;
 select kind, reason, attempt, releases, worker, error, at from millpond_event where message_id = ?1 order by id;
 
 -- name: main_partitions
--- Where direct sends go: of one queue, or of all.
+-- Where direct sends go: of one queue, or of all. Walks the parts, which are few.
 select id, first_offset from millpond_log_partition
 where lane = 0 and (:queue is null or queue_id = :queue);

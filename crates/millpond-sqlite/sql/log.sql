@@ -9,6 +9,7 @@ values (?1, ?2, ?3, 0, 0, 0, ?4, ?5, 0, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13);
 
 -- name: log_append_from_outbox
 -- Moves one row; the other half is outbox_delete, in the same transaction.
+-- The row of the outbox is served by its primary key.
 insert into millpond_log (partition, log_offset, message_id, attempt, releases, suspect, sent_at, published_at,
                           via_outbox, attempts_max, retry_until, checksum, kind, key, content_type, headers, body)
 select ?1, ?2, message_id, attempt, releases, suspect, sent_at, ?3,
@@ -33,7 +34,7 @@ where partition = ?1 and log_offset between ?2 and ?3
 order by log_offset;
 
 -- name: log_identity
--- What an event or an inbox look-up must know about one message.
+-- What an event or an inbox look-up must know about one message. Served by the primary key.
 select message_id, attempt, releases, kind from millpond_log where partition = ?1 and log_offset = ?2;
 
 -- name: log_published_at

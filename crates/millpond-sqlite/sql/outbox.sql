@@ -1,5 +1,6 @@
 -- name: outbox_put
 -- A send that is repeated with the same id, because its answer was lost, is one message.
+-- What is there is served by the unique (message_id, subscription_id).
 insert into millpond_outbox (message_id, subscription_id, queue_id, class, reason, ready_at, created_at, sent_at,
                              attempt, releases, suspect, attempts_max, retry_until, checksum, kind, key,
                              content_type, headers, body)
@@ -9,6 +10,7 @@ on conflict do nothing;
 -- name: outbox_put_back
 -- A message returns from the log; the row of the log stays, as the log is never changed. Of a message that was
 -- sent twice under one id, because its answer was lost, one copy is enough.
+-- The row of the log is served by its primary key.
 insert into millpond_outbox (message_id, subscription_id, queue_id, class, reason, ready_at, created_at, sent_at,
                              attempt, releases, suspect, attempts_max, retry_until, checksum, kind, key,
                              content_type, headers, last_error, body)
@@ -29,10 +31,12 @@ limit ?2;
 select ready_at from millpond_outbox order by ready_at limit 1;
 
 -- name: outbox_delete
+-- Served by the primary key.
 delete from millpond_outbox where seq = ?1;
 
 -- name: outbox_put_redriven
 -- A new life: another id, no attempts, no deadline. The relay appends it behind what was sent before.
+-- The dead letter is served by its primary key.
 insert into millpond_outbox (message_id, subscription_id, queue_id, class, reason, ready_at, created_at, sent_at,
                              attempt, releases, suspect, attempts_max, retry_until, checksum, kind, key,
                              content_type, headers, body)

@@ -3,9 +3,11 @@
 select id, name, settings, delivery from millpond_queue where name = :name;
 
 -- name: queue_by_id
+-- Served by the primary key.
 select id, name, settings, delivery from millpond_queue where id = :id;
 
 -- name: queue_list
+-- Walks the unique name, which is its order.
 select id, name, settings, delivery from millpond_queue order by name;
 
 -- name: queue_add
@@ -13,6 +15,7 @@ insert into millpond_queue (name, delivery, settings, declared_at)
 values (:name, :delivery, :settings, :now) returning id;
 
 -- name: queue_set
+-- Served by the primary key.
 update millpond_queue set settings = :settings where id = :id;
 
 -- name: subscription_add
@@ -31,4 +34,5 @@ insert into millpond_log_partition (queue_id, class, lane, subscription_id)
 values (:queue, :class, :lane, case when :lane = 0 then null else :subscription end) returning id;
 
 -- name: partition_queue
+-- Served by the primary key.
 select queue_id, class, lane from millpond_log_partition where id = :partition;

@@ -1,11 +1,12 @@
 -- name: duty_take
--- Takes a duty, or keeps it; changes nothing while another node has it.
+-- Takes a duty, or keeps it; changes nothing while another node has it. What is there is served by the primary key.
 insert into millpond_upkeep (duty, owner, until) values (:duty, :owner, :until)
 on conflict (duty) do update set owner = excluded.owner, until = excluded.until
 where owner = excluded.owner or until <= :now;
 
 -- name: retention_partitions
 -- Every part of every queue; a handful of rows.
+-- Walks the subscriptions; their parts are served by millpond_log_partition_part.
 select p.id, p.queue_id, p.first_offset, s.id
 from millpond_log_partition p
 join millpond_subscription s on s.queue_id = p.queue_id and s.name = '';
@@ -20,6 +21,7 @@ where subscription_id = ?1 and partition = ?2 and token is not null;
 delete from millpond_log where partition = ?1 and log_offset >= ?2 and log_offset < ?3;
 
 -- name: partition_first_offset
+-- Served by the primary key.
 update millpond_log_partition set first_offset = ?2 where id = ?1;
 
 -- name: history_delete
@@ -39,7 +41,7 @@ delete from millpond_event where id in (
 select queue_id, dedup_key from millpond_dedup where expires_at <= :before order by expires_at limit :rows_max;
 
 -- name: dedup_delete
--- One by one: IN over a pair of columns would walk the whole table.
+-- One by one: IN over a pair of columns would walk the whole table. Served by the primary key.
 delete from millpond_dedup where queue_id = ?1 and dedup_key = ?2;
 
 -- name: inbox_past
@@ -56,10 +58,12 @@ order by i.committed_at
 limit :rows_max;
 
 -- name: inbox_delete
+-- Served by the primary key.
 delete from millpond_inbox where subscription_id = ?1 and message_id = ?2;
 
 -- name: worker_delete
 -- The one that was seen last stays: the store's clock goes on from it after a restart.
+-- Walks the workers, which are few.
 delete from millpond_worker where id in (
     select id from millpond_worker
     where (stopped = 1 or lease_until < :before) and seen_at < (select max(seen_at) from millpond_worker)
@@ -68,6 +72,7 @@ delete from millpond_worker where id in (
 
 -- name: marker_delete
 -- Markers that two settles and a lease left behind; the highest claim of a partition stays (R7).
+-- Walks the claims; the higher one is served by the primary key.
 delete from millpond_claim where (subscription_id, partition, to_offset) in (
     select c.subscription_id, c.partition, c.to_offset
     from millpond_claim c
@@ -85,4 +90,5 @@ where minute > 0 and minute < :before
 limit :rows_max;
 
 -- name: stat_delete
+-- Served by the primary key.
 delete from millpond_stat where queue_id = ?1 and kind = ?2 and minute = ?3;

@@ -1,5 +1,6 @@
 -- name: worker_renew
 -- A renewal that was on its way when its worker ended does not bring it back.
+-- What is there is served by the primary key.
 insert into millpond_worker (id, host, queues, slots, busy, error, started_at, seen_at, lease_until, lease)
 values (:id, :host, :queues, :slots, :busy, :error, :now, :now, :now + :lease, :lease)
 on conflict (id) do update
@@ -8,13 +9,16 @@ set queues = excluded.queues, slots = excluded.slots, busy = excluded.busy, erro
 where stopped = 0;
 
 -- name: worker_end
+-- Served by the primary key.
 update millpond_worker set lease_until = min(lease_until, :now), seen_at = :now, busy = 0, stopped = 1
 where id = :id;
 
 -- name: worker_last_seen
+-- Walks the workers, which are few.
 select coalesce(max(seen_at), 0) from millpond_worker;
 
 -- name: worker_lease_until
+-- Served by the primary key.
 select lease_until from millpond_worker where id = ?1;
 
 -- name: worker_is_live

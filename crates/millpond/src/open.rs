@@ -8,8 +8,8 @@ use millpond_core::store::Store;
 
 /// One process's handle on one store. Cloning it is cheap.
 ///
-/// It is opened by a URL; everything else it can do is that of the engine's
-/// [`Pond`](millpond_engine::pond::Pond), to which it dereferences: send, declare, look up a queue.
+/// It is opened by a URL; everything else it can do is that of the engine's pond, to which it dereferences: send,
+/// declare, look up a queue. It is listed below.
 #[derive(Debug, Clone)]
 pub struct Pond(millpond_engine::pond::Pond);
 
