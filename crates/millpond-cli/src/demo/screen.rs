@@ -1,4 +1,5 @@
-//! What a person sees of a demo while it runs: a live line on a terminal, a line about once a second without one.
+//! What a person sees of a demo while it runs: a live line on a terminal, at most a line a second, when something
+//! changed, without one.
 //! All of it goes to standard error.
 
 use std::fmt;
@@ -78,7 +79,7 @@ pub(crate) struct Screen {
     began: Instant,
     /// `None`: standard error is no terminal.
     bar: Option<ProgressBar>,
-    last_line: Mutex<Option<Instant>>,
+    last_line: Mutex<Option<(Instant, Whereabouts)>>,
 }
 
 impl Screen {
@@ -99,8 +100,8 @@ impl Screen {
             return;
         }
         let mut last = self.last_line.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.is_none_or(|last| LINE_EVERY <= last.elapsed()) {
-            *last = Some(Instant::now());
+        if last.is_none_or(|(at, shown)| LINE_EVERY <= at.elapsed() && shown != *now) {
+            *last = Some((Instant::now(), *now));
             self.line(&now.to_string());
         }
     }

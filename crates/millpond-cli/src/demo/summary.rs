@@ -92,7 +92,13 @@ fn next(driven: &Driven, place: &Place) -> Vec<String> {
         format!("  millpond queue list --store {url}"),
         format!("  millpond dead-letter list --store {url}"),
     ];
-    let killer = driven.ledger.sent.iter().find(|(_, kind)| *kind == Kind::Killer);
-    lines.extend(killer.map(|(id, _)| format!("  millpond why {id} --store {url}")));
+    if let Some((id, _)) = driven.ledger.sent.iter().find(|(_, kind)| *kind == Kind::Killer) {
+        let letter = driven.held.dead_letters.iter().find(|(dead, _)| dead == id);
+        lines.extend(
+            letter
+                .map(|(_, reason)| format!("one dead letter killed its workers: {reason}; its story is in")),
+        );
+        lines.push(format!("  millpond why {id} --store {url}"));
+    }
     lines
 }
