@@ -1,6 +1,7 @@
 //! Tasks of the repository, and the guards that hold it to its own rules.
 
 pub mod guard;
+pub mod help;
 pub mod outcome;
 pub mod repo;
 pub mod run;

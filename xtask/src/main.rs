@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
 use xtask::guard::text::TASKS;
-use xtask::{repo, sizes, steps};
+use xtask::{help, repo, sizes, steps};
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
@@ -17,7 +17,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         "torture" | "bench" => run_released(&task, &rest),
-        _ => usage(&task),
+        _ => usage(&task, &rest),
     }
 }
 
@@ -31,11 +31,13 @@ fn run_released(task: &str, rest: &[String]) -> ExitCode {
     ExitCode::FAILURE
 }
 
-fn usage(task: &str) -> ExitCode {
-    let (asked, mut code) = (task.is_empty() || task == "help" || task == "--help", ExitCode::SUCCESS);
-    if !asked {
-        eprintln!("`cargo xtask {task}` does not exist, or takes no arguments\n");
-        code = ExitCode::from(2);
+fn usage(task: &str, rest: &[String]) -> ExitCode {
+    let is_help = |word: &str| matches!(word, "" | "help" | "--help" | "-h");
+    let mut code = ExitCode::SUCCESS;
+    if !is_help(task) {
+        eprintln!("{}\n", help::wrong(task));
+        let asked = help::is_task(task) && rest.iter().all(|word| is_help(word));
+        code = if asked { ExitCode::SUCCESS } else { ExitCode::from(2) };
     }
     for (name, what) in TASKS {
         eprintln!("cargo xtask {name:8} {what}");
