@@ -104,7 +104,18 @@ impl Global {
 
 /// A duration with its unit.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    if text.starts_with('-') {
+        return Err("a duration cannot be negative; write one such as 5s".to_owned());
+    }
     parse_duration(text).map_err(|error| error.to_string())
+}
+
+/// A whole number, at least 1.
+pub(crate) fn count(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(count @ 1..) => Ok(count),
+        _ => Err(format!("write a whole number from 1 to {}", u32::MAX)),
+    }
 }
 
 /// A size with its unit.
@@ -157,7 +168,12 @@ fn refused(error: &clap::Error) -> Option<Failure> {
         "see `{} --help`",
         command_of(std::env::args_os().skip(1).filter_map(|word| word.into_string().ok()))
     );
+    let exec_missing = error.kind() == Kind::MissingRequiredArgument && tried.contains("--exec");
     let failure = Failure::usage(tried);
+    if exec_missing {
+        let example = "say what to run for each message, such as --exec 'cat', which prints it";
+        return Some(failure.advice(format!("{example}; {help}")));
+    }
     Some(match (find("tip: "), usage) {
         (Some(tip), _) => failure.advice(format!("{tip}; {help}")),
         (None, Some(usage)) => failure.why(format!("usage is {usage}")).advice(help),

@@ -4,7 +4,9 @@ mod list;
 mod redrive;
 
 use millpond::MessageId;
+use millpond::text::nearest;
 use millpond::view::DeadFilter;
+use millpond_core::reason::DropReason;
 
 use crate::exit::Done;
 use crate::{Context, message};
@@ -26,11 +28,21 @@ struct Filter {
     #[arg(long)]
     queue: Option<String>,
     /// With this reason, such as exhausted or refused
-    #[arg(long)]
+    #[arg(long, value_parser = reason)]
     reason: Option<String>,
     /// This one; may be repeated
     #[arg(long = "id", value_name = "ID", value_parser = message::id)]
     ids: Vec<MessageId>,
+}
+
+/// One of the closed list.
+fn reason(text: &str) -> Result<String, String> {
+    let known: Vec<&str> = DropReason::ALL.iter().map(|reason| reason.as_str()).collect();
+    if known.contains(&text) {
+        return Ok(text.to_owned());
+    }
+    let near = nearest(text, &known).map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
+    Err(format!("there is no such reason; {near}known are {}", known.join(", ")))
 }
 
 impl Filter {

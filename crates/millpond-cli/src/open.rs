@@ -1,10 +1,11 @@
 //! Opening the store. Only a command that adds something makes a store that is missing; the others say how.
 
+use std::error::Error as _;
 use std::fs::OpenOptions;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use millpond::sqlite::{Location, Migration, Options, SqliteStore, schema};
+use millpond::sqlite::{Location, Migration, Options, SqliteStore, rusqlite, schema};
 use millpond::{Code, Error, Pond};
 
 use crate::exit::{Exit, Failure};
@@ -34,14 +35,45 @@ async fn has_schema(url: &str) -> Result<(), Failure> {
 pub(crate) async fn or_new(url: &str) -> Result<Pond, Failure> {
     if is_there(url)? {
         writable(url)?;
+    } else if let Some(folder) = missing_folder(url) {
+        let tried = format!("cannot make the store {url}");
+        let failure = Failure::new(Exit::Unreachable, Code::StoreUnreachable.as_str(), tried);
+        return Err(without_folder(failure, &folder));
     }
     open(url, true).await
 }
 
 /// Whether there is something at `url`.
 pub(crate) fn is_there(url: &str) -> Result<bool, Failure> {
-    let location = Location::parse(url).map_err(|error| Failure::from(error).redacted())?;
-    Ok(location.path.as_deref().is_none_or(Path::exists))
+    let Some(path) = location(url)?.path else { return Ok(true) };
+    if path.is_dir() {
+        let tried = format!("cannot open the store {}", path.display());
+        let failure = Failure::new(Exit::Unreachable, Code::StoreUnreachable.as_str(), tried);
+        let advice = format!("name a file, such as sqlite://{}", path.join("millpond.db").display());
+        return Err(failure.why("it is a directory").advice(advice));
+    }
+    Ok(path.exists())
+}
+
+fn location(url: &str) -> Result<Location, Failure> {
+    Location::parse(url).map_err(|error| {
+        let failure = Failure::from(error);
+        let failure =
+            if url.contains(':') { failure } else { failure.advice(format!("write sqlite://{url}")) };
+        failure.redacted()
+    })
+}
+
+/// The folder of the store, if it does not exist.
+fn missing_folder(url: &str) -> Option<PathBuf> {
+    let path = Location::parse(url).ok()?.path?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists());
+    folder.map(Path::to_path_buf)
+}
+
+fn without_folder(failure: Failure, folder: &Path) -> Failure {
+    let why = format!("folder `{}` does not exist", folder.display());
+    failure.why(why).advice("make the folder first, or name another with --store or MILLPOND_STORE")
 }
 
 /// The migrations of the store at `url`, which is not changed.
@@ -50,22 +82,40 @@ pub(crate) async fn look(url: &str) -> Result<Vec<Migration>, Failure> {
         return Err(missing(url));
     }
     let owned = url.to_owned();
-    blocking(move || schema(&owned)).await
+    blocking(url, move || schema(&owned)).await
 }
 
 async fn open(url: &str, make: bool) -> Result<Pond, Failure> {
     let owned = url.to_owned();
     let options = Options { create: make, migrate: make || in_memory(url), ..Options::default() };
-    let store = blocking(move || SqliteStore::open(&owned, options)).await?;
+    let store = blocking(url, move || SqliteStore::open(&owned, options)).await?;
     Ok(Pond::with_store(Arc::new(store)))
 }
 
 async fn blocking<T: Send + 'static>(
+    url: &str,
     work: impl FnOnce() -> millpond::Result<T> + Send + 'static,
 ) -> Result<T, Failure> {
     let ended = |why| Error::new(Code::Internal, "open the store").because(why);
     let done = tokio::task::spawn_blocking(work).await.map_err(ended).and_then(|done| done);
-    done.map_err(|error| Failure::from(error).redacted())
+    done.map_err(|error| match location(url) {
+        Ok(Location { path: Some(path), .. }) if is_no_database(&error) => no_database(&path),
+        _ => Failure::from(error).redacted(),
+    })
+}
+
+fn is_no_database(error: &Error) -> bool {
+    let mut causes = std::iter::successors(error.source(), |&cause| cause.source());
+    causes.any(|cause| {
+        let code = cause.downcast_ref::<rusqlite::Error>().and_then(rusqlite::Error::sqlite_error_code);
+        code == Some(rusqlite::ErrorCode::NotADatabase)
+    })
+}
+
+fn no_database(path: &Path) -> Failure {
+    let tried = format!("{} is not a database", path.display());
+    let failure = Failure::new(Exit::Refused, Code::UnsupportedStore.as_str(), tried);
+    failure.why("the file has other content, which is left as it is").advice("check --store")
 }
 
 /// SQLite opens a file that it may not write for reading, and says so only when it is to write.
@@ -73,8 +123,7 @@ async fn blocking<T: Send + 'static>(
 /// Never while this process has the store open: closing any descriptor of a file drops all locks that the process has
 /// on it, and the next program that closes the database would take away the write-ahead log under us.
 fn writable(url: &str) -> Result<(), Failure> {
-    let location = Location::parse(url).map_err(|error| Failure::from(error).redacted())?;
-    let Some(path) = location.path else { return Ok(()) };
+    let Some(path) = location(url)?.path else { return Ok(()) };
     OpenOptions::new().write(true).open(&path).map(drop).map_err(|error| {
         let tried = format!("cannot write to the store {}", path.display());
         let failure = Failure::new(Exit::Unreachable, Code::StoreUnreachable.as_str(), tried);
@@ -89,7 +138,11 @@ fn in_memory(url: &str) -> bool {
 fn missing(url: &str) -> Failure {
     let tried = format!("there is no store at {url}");
     let advice = "`millpond queue add NAME` makes one; --store or MILLPOND_STORE names another";
-    Failure::new(Exit::Unreachable, Code::StoreUnreachable.as_str(), tried).advice(advice)
+    let failure = Failure::new(Exit::Unreachable, Code::StoreUnreachable.as_str(), tried);
+    match missing_folder(url) {
+        Some(folder) => without_folder(failure, &folder),
+        None => failure.advice(advice),
+    }
 }
 
 fn no_schema(url: &str) -> Failure {

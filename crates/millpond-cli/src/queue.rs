@@ -9,8 +9,10 @@ mod list;
 mod send;
 mod view;
 
+use millpond::{Code, Pond};
+
 use crate::Context;
-use crate::exit::Done;
+use crate::exit::{Done, Failure};
 
 /// What can be done with a queue.
 #[derive(Debug, clap::Subcommand)]
@@ -24,6 +26,14 @@ pub(crate) enum Verb {
     Show(list::ShowArgs),
     /// Send a message, or many from a file
     Send(Box<send::Args>),
+}
+
+/// Refuses a queue that is not declared, with the nearest name that is. For commands that only look.
+pub(crate) async fn must_be_declared(pond: &Pond, name: &str) -> Result<(), Failure> {
+    pond.queue(name).await.map(drop).map_err(|error| match error.code() {
+        Code::UnknownQueue => Failure::from(error).advice("`millpond queue list` shows what is declared"),
+        _ => error.into(),
+    })
 }
 
 /// Runs a verb.

@@ -9,7 +9,7 @@ mod verdict;
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use millpond::text::format_duration;
@@ -102,6 +102,8 @@ struct Desk {
     program: Arc<Program>,
     stop: Arc<Stop>,
     tally: Arc<Tally>,
+    /// That the program cannot be run is said once.
+    told: Arc<AtomicBool>,
 }
 
 /// Works until it is told to stop, or the queue is empty.
@@ -117,7 +119,12 @@ pub(crate) async fn run(args: Args, context: &Context) -> Done {
     let program =
         Program { command: args.exec, grace, timeout, snooze, stdout_is_data: context.output.is_table() };
     let stop = Stop::listen()?;
-    let desk = Desk { program: Arc::new(program), stop: Arc::clone(&stop), tally: Arc::default() };
+    let desk = Desk {
+        program: Arc::new(program),
+        stop: Arc::clone(&stop),
+        tally: Arc::default(),
+        told: Arc::default(),
+    };
     let tally = Arc::clone(&desk.tally);
     let mut worker =
         Worker::new(&pond).state(desk).handle_any(&queue, handle).cancel_grace(grace + HEARD_WITHIN);
@@ -148,6 +155,9 @@ async fn handle(job: Job<Raw>, desk: Desk) -> Outcome {
     let started = Instant::now();
     let ended = child::run(&desk.program, &job).await;
     let stopping = desk.stop.is_asked() && matches!(ended, Ended::Cancelled { .. });
+    if let Some(why) = verdict::cannot_run(&ended).filter(|_| !desk.told.swap(true, Ordering::Relaxed)) {
+        tracing::warn!("{why}: check --exec");
+    }
     let (word, outcome) = verdict::of(ended, desk.program.snooze, stopping);
     let counter = match word {
         Word::Done => &desk.tally.done,
@@ -158,9 +168,10 @@ async fn handle(job: Job<Raw>, desk: Desk) -> Outcome {
     };
     counter.fetch_add(1, Ordering::Relaxed);
     let (id, attempt, ms) = (job.id, job.attempt, started.elapsed().as_millis());
-    match &outcome.error {
-        None => tracing::info!(%id, attempt, ms, "{}", word.as_str()),
-        Some(error) => tracing::info!(%id, attempt, ms, error, "{}", word.as_str()),
+    let error = outcome.error.as_deref();
+    match word {
+        Word::Failed | Word::Refused => tracing::warn!(%id, attempt, ms, error, "{}", word.as_str()),
+        _ => tracing::info!(%id, attempt, ms, error, "{}", word.as_str()),
     }
     outcome
 }

@@ -225,6 +225,31 @@ fn a_body_comes_from_anywhere_and_is_what_it_looks_like() {
 }
 
 #[test]
+fn a_body_that_is_meant_as_json_and_is_none_is_pointed_at() {
+    let place = Place::with_queue();
+    let output = place.run("queue send mail {userId:1} -o table");
+    let said = String::from_utf8(output.stdout.clone()).unwrap();
+    assert!(said.trim_end().ends_with(" (text/plain: it is not JSON)"), "{said}");
+    assert!(
+        stderr(&output).starts_with("hint: the body looks like JSON, but is not: "),
+        "{}",
+        stderr(&output)
+    );
+    for line in ["queue send mail {} -o table", "queue send mail {a --content-type text/plain -o table"] {
+        let output = place.run(line);
+        assert!(!String::from_utf8_lossy(&output.stdout).contains("JSON"), "{line}");
+        assert_eq!(stderr(&output), "", "{line}");
+    }
+    place.refused(
+        "queue send mail -",
+        2,
+        "error: there is no body for queue `mail`: stdin is empty (invalid-parameter)",
+    );
+    assert_eq!(place.queue()["sent"], 3);
+    place.ok("queue send mail ''");
+}
+
+#[test]
 fn a_message_that_cannot_be_sent_changes_nothing() {
     let place = Place::with_queue();
     place.ok("queue add small --message-limit 10B");
@@ -396,7 +421,7 @@ fn dead_letters_are_listed_and_sent_again() {
     place.refused(
         "dead-letter redrive --all",
         4,
-        "error: refused to redrive 3 dead letters without a confirmation (count-changed)",
+        "error: refused to redrive 3 dead letters without a confirmation (invalid-parameter)",
     );
     place.refused(
         "dead-letter redrive --all --expect 4",
@@ -417,6 +442,70 @@ fn dead_letters_are_listed_and_sent_again() {
     assert_eq!(place.json("dead-letter redrive --queue mail --yes")["redriven"], 2);
     assert_eq!(place.json("dead-letter redrive --all")["redriven"], 0);
     assert_eq!(place.json("work mail --exec true --drain")["done"], 3);
+}
+
+#[test]
+fn whoever_looks_at_a_misspelt_queue_or_reason_is_told_the_nearest() {
+    let place = Place::with_queue();
+    for line in ["queue show maill", "dead-letter list --queue maill", "dead-letter redrive --queue maill"] {
+        let output = place.run(line);
+        refused(&output, 5, "error: cannot look up queue `maill` (unknown-queue)");
+        let text = stderr(&output);
+        assert!(text.contains("did you mean `mail`?"), "{text}");
+        assert!(text.contains("do:  `millpond queue list` shows what is declared"), "{text}");
+    }
+    for line in ["dead-letter list --reason refusd", "dead-letter redrive --reason refusd"] {
+        let output = place.run(line);
+        assert_eq!(output.status.code(), Some(2));
+        let text = stderr(&output);
+        assert!(text.contains("did you mean `refused`? known are exhausted, refused, "), "{text}");
+    }
+}
+
+#[test]
+fn a_store_that_cannot_be_there_is_said_in_plain_words() {
+    let place = Place::empty();
+    fs::create_dir(place.path().join("folder")).unwrap();
+    for (line, exit, words) in [
+        ("queue list --store app.db", 4, "do:  write sqlite://app.db"),
+        ("queue add mail --store app.db", 4, "do:  write sqlite://app.db"),
+        ("queue list --store sqlite://folder", 3, "why: it is a directory"),
+        ("queue add mail --store sqlite://folder", 3, "why: it is a directory"),
+        ("queue list --store sqlite://no/app.db", 3, "why: folder `no` does not exist"),
+        ("queue add mail --store sqlite://no/app.db", 3, "why: folder `no` does not exist"),
+        ("migrate up --store sqlite://no/app.db", 3, "why: folder `no` does not exist"),
+    ] {
+        let output = place.run(line);
+        assert_eq!(output.status.code(), Some(exit), "{line}");
+        assert!(stderr(&output).contains(words), "{line}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_number_or_a_flag_that_is_wrong_or_missing_is_said_in_plain_words() {
+    let place = Place::with_queue();
+    for (line, words) in [
+        ("queue add mail --attempts-max abc", "write a whole number from 1 to"),
+        ("queue add mail --attempts-max 0", "write a whole number from 1 to"),
+        ("queue send mail 1 --attempts-max -1", "write a whole number from 1 to"),
+        ("queue send mail 1 --delay -5s", "a duration cannot be negative"),
+        ("work mail", "such as --exec 'cat'"),
+    ] {
+        let output = place.run(line);
+        assert_eq!(output.status.code(), Some(2), "{line}");
+        assert!(stderr(&output).contains(words), "{line}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_program_that_cannot_be_run_is_warned_of_once() {
+    let place = Place::with_queue();
+    place.send("1");
+    let output = place.run("work mail --exec /nope --drain");
+    let text = stderr(&output);
+    let warned = "WARN the program was not found (exit status 127): check --exec";
+    assert_eq!(text.matches(warned).count(), 1, "{text}");
+    assert_eq!(text.matches("WARN failed id=").count(), 2, "{text}");
 }
 
 #[test]
@@ -504,7 +593,8 @@ fn a_file_that_is_no_store_is_left_as_it_is() {
     place.write("notes.txt", &"not a database, and long enough to have a header of one\n".repeat(20));
     let before = fs::read(place.path().join("notes.txt")).unwrap();
     let output = place.run("queue list --store sqlite://notes.txt");
-    refused(&output, 4, "error: cannot read the schema (unsupported-store)");
+    refused(&output, 4, "error: notes.txt is not a database (unsupported-store)");
+    assert!(!stderr(&output).contains("Error code"), "{}", stderr(&output));
     let output = place.run("queue add mail --store sqlite://notes.txt");
     assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
     assert_eq!(fs::read(place.path().join("notes.txt")).unwrap(), before);

@@ -3,14 +3,14 @@
 use std::process::ExitCode;
 
 use millpond::view::{DeadLetterView, Page};
-use millpond::{Code, Error, MessageId, Timestamp};
+use millpond::{MessageId, Timestamp};
 use serde::Serialize;
 
 use super::Filter;
 use crate::exit::Done;
 use crate::message::Body;
 use crate::output::{Column, note};
-use crate::{Context, instant, open};
+use crate::{Context, instant, open, queue};
 
 /// Most rows of one list: each comes with its body.
 const LIMIT_MAX: u64 = 1_000;
@@ -77,10 +77,8 @@ impl From<DeadLetterView> for Shown {
 /// Lists.
 pub(super) async fn run(args: Args, context: &Context) -> Done {
     let pond = open::existing(context.config.store()).await?;
-    if let Some(queue) = &args.filter.queue
-        && pond.store().queue(queue.clone()).await?.is_none()
-    {
-        return Err(Error::new(Code::UnknownQueue, format!("look up queue `{queue}`")).into());
+    if let Some(name) = &args.filter.queue {
+        queue::must_be_declared(&pond, name).await?;
     }
     let filter = args.filter.into_filter();
     let page = Page { skip: 0, rows_max: usize::try_from(args.limit).unwrap_or(usize::MAX) };

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::Filter;
 use crate::exit::{Done, Exit, Failure};
-use crate::{Context, open};
+use crate::{Context, open, queue};
 
 /// Dead letters that are sent again in one transaction.
 const PAGE_ROWS: usize = 500;
@@ -86,10 +86,8 @@ pub(super) async fn run(args: Args, context: &Context) -> Done {
 }
 
 async fn count(pond: &Pond, filter: &DeadFilter) -> Result<u64, Failure> {
-    if let Some(queue) = &filter.queue
-        && pond.store().queue(queue.clone()).await?.is_none()
-    {
-        return Err(Error::new(Code::UnknownQueue, format!("look up queue `{queue}`")).into());
+    if let Some(name) = &filter.queue {
+        queue::must_be_declared(pond, name).await?;
     }
     Ok(pond.store().dead_letter_count(filter.clone()).await?)
 }
@@ -98,16 +96,16 @@ async fn count(pond: &Pond, filter: &DeadFilter) -> Result<u64, Failure> {
 fn confirm(matched: u64) -> Result<(), Failure> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         let tried = format!("refused to redrive {} without a confirmation", letters(matched));
-        let advice = format!("say --expect {matched}, or --yes");
-        return Err(Failure::new(Exit::Refused, "count-changed", tried).advice(advice));
+        let advice = format!("say --yes, or --expect {matched}");
+        return Err(Failure::new(Exit::Refused, "invalid-parameter", tried).advice(advice));
     }
     write!(io::stderr(), "redrive {}? [y/N] ", letters(matched))?;
     let mut answer = String::new();
     io::stdin().read_line(&mut answer)?;
     match answer.trim() {
         "y" | "Y" | "yes" => Ok(()),
-        _ => Err(Failure::new(Exit::Refused, "count-changed", "nothing was done")
-            .advice("answer y to redrive them")),
+        _ => Err(Failure::new(Exit::Refused, "invalid-parameter", "nothing was done")
+            .advice("answer y to redrive them, or say --yes")),
     }
 }
 

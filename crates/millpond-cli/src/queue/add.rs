@@ -7,7 +7,7 @@ use millpond::{Backoff, Code, HistoryLevel, Pond, Queue, QueueSettings};
 use serde::Serialize;
 
 use super::{backoff, view};
-use crate::args::{Limit, duration, limit, size};
+use crate::args::{Limit, count, duration, limit, size};
 use crate::exit::{Done, Failure};
 use crate::{Context, open};
 
@@ -36,7 +36,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 struct Changes {
     /// Deliveries in all, the first one included [default: 5]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     attempts_max: Option<u32>,
     /// The wait after a failed attempt: `30s`, a list `1s,5s,10s`, or a doubling `1s..5m` [default: 10s..10m]
     #[arg(long, value_name = "WAITS", value_parser = backoff::parse)]
@@ -57,7 +57,7 @@ struct Changes {
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     dedup_window: Option<Duration>,
     /// Handlers that one worker runs at once [default: what the worker says]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     concurrency_per_node: Option<u32>,
     /// How much of the run log is kept [default: all]
     #[arg(long, value_enum)]

@@ -34,7 +34,7 @@ impl Source {
 
     /// The whole body. One that is longer than `limit` is not read to its end.
     pub(super) fn read(self, queue: &str, limit: u64) -> Result<Vec<u8>, Failure> {
-        let (mut body, name) = (Vec::new(), self.name());
+        let (mut body, name, is_stdin) = (Vec::new(), self.name(), self == Self::Stdin);
         let reader: Box<dyn Read> = match self {
             Self::Text(text) => return Ok(text.into_bytes()),
             Self::File(path) => Box::new(open(&path)?),
@@ -49,6 +49,12 @@ impl Source {
             let failure =
                 Failure::new(Exit::Usage, "body-too-large", format!("cannot send to queue `{queue}`"));
             return Err(failure.why(why).advice(millpond::Code::BodyTooLarge.advice()));
+        }
+        if is_stdin && body.is_empty() {
+            let tried = format!("there is no body for queue `{queue}`: stdin is empty");
+            return Err(
+                Failure::usage(tried).advice("check what should write it; an empty body is sent with ''")
+            );
         }
         Ok(body)
     }
@@ -75,11 +81,16 @@ pub(super) fn unreadable(name: &str, error: &io::Error) -> Failure {
         .advice("check the path, and the rights on it")
 }
 
+/// Why a body is not JSON, if it is not.
+pub(super) fn not_json(bytes: &[u8]) -> Option<serde_json::Error> {
+    serde_json::from_slice::<IgnoredAny>(bytes).err()
+}
+
 /// A body with the content type that was named, or the one that it has by its looks.
 pub(super) fn typed(bytes: Vec<u8>, content_type: Option<String>) -> Raw {
     match content_type {
         Some(named) => Raw::new(named, bytes),
-        None if serde_json::from_slice::<IgnoredAny>(&bytes).is_ok() => Raw::json(bytes),
+        None if not_json(&bytes).is_none() => Raw::json(bytes),
         None if std::str::from_utf8(&bytes).is_ok() => Raw::new("text/plain; charset=utf-8", bytes),
         None => Raw::bytes(bytes),
     }

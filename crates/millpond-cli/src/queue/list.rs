@@ -26,6 +26,7 @@ pub(super) async fn list(context: &Context) -> Done {
 /// One queue.
 pub(super) async fn show(args: ShowArgs, context: &Context) -> Done {
     let pond = open::existing(context.config.store()).await?;
+    super::must_be_declared(&pond, &args.name).await?;
     let found = pond.store().queues().await?.into_iter().find(|queue| queue.name == args.name);
     let unknown = || Error::new(Code::UnknownQueue, format!("look up queue `{}`", args.name));
     let shown = Shown::from(found.ok_or_else(unknown)?);

@@ -7,10 +7,11 @@ use std::time::Duration;
 use millpond::{Item, MessageId, Queue, Raw, SentMessage, Stored, Timestamp};
 use serde::Serialize;
 
-use super::body::{Source, typed};
+use super::body::{Source, not_json, typed};
 use super::import;
-use crate::args::duration;
+use crate::args::{count, duration};
 use crate::exit::{Done, Failure};
+use crate::output::note;
 use crate::{Context, instant, open};
 
 /// What is sent, and what is said about it.
@@ -61,7 +62,7 @@ pub(super) struct Options {
     #[arg(long)]
     key: Option<String>,
     /// Due after this long, such as 5m
-    #[arg(long, value_parser = duration)]
+    #[arg(long, value_parser = duration, allow_hyphen_values = true)]
     delay: Option<Duration>,
     /// Due at this time: RFC 3339, `today`, +10m
     #[arg(long, value_name = "TIME", value_parser = instant::parse, conflicts_with = "delay", allow_hyphen_values = true)]
@@ -76,7 +77,7 @@ pub(super) struct Options {
     #[arg(long = "header", value_name = "NAME=VALUE", value_parser = header)]
     headers: Vec<(String, String)>,
     /// Deliveries in all [default: what the queue says]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     attempts_max: Option<u32>,
 }
 
@@ -139,28 +140,39 @@ pub(super) async fn run(args: Args, context: &Context) -> Done {
         true => import::run(&pond, &queue, source, from_line, &options, context).await,
         false => {
             let body = source.read(queue.name(), queue.settings().message_limit())?;
-            let item = options.item(typed(body, content_type));
+            let not_json = if content_type.is_none() { not_json(&body) } else { None };
+            if let Some(why) = not_json.as_ref().filter(|_| matches!(body.first(), Some(b'{' | b'['))) {
+                note(&format!("hint: the body looks like JSON, but is not: {why}"))?;
+            }
+            let body = typed(body, content_type);
+            let guessed = body.content_type.clone().filter(|_| not_json.is_some());
+            let item = options.item(body);
             let item = options.dedup_key.iter().fold(item, |item, key| item.dedup_key(key));
             if dry_run {
                 return dry(&queue, item, context);
             }
             let sent = pond.send(&queue, [item]).await?;
-            sent.messages.first().map_or(Ok(ExitCode::SUCCESS), |message| say(&queue, message, context))
+            sent.messages
+                .first()
+                .map_or(Ok(ExitCode::SUCCESS), |message| say(&queue, message, guessed.as_deref(), context))
         }
     };
     pond.close().await;
     done
 }
 
-fn say(queue: &Queue<Raw>, message: &SentMessage, context: &Context) -> Done {
+/// `guessed` is the content type of a body that was not named one and is not JSON.
+fn say(queue: &Queue<Raw>, message: &SentMessage, guessed: Option<&str>, context: &Context) -> Done {
     let (result, of) = match message.stored {
         Stored::New => ("stored", None),
         Stored::Duplicate { of } => ("duplicate", Some(of)),
     };
     let sent = Sent { sent: u64::from(of.is_none()), messages: [Message { id: message.id, result, of }] };
     let shown = of.unwrap_or(message.id);
+    let kind = guessed.and_then(|kind| kind.split(';').next());
+    let kind = kind.map(|kind| format!(" ({kind}: it is not JSON)")).unwrap_or_default();
     context.output.one(&sent, &shown.to_string(), |_| match of {
-        None => format!("sent to {}: {shown}", queue.name()),
+        None => format!("sent to {}: {shown}{kind}", queue.name()),
         Some(of) => format!("sent before to {}: {of}", queue.name()),
     })?;
     Ok(ExitCode::SUCCESS)

@@ -174,7 +174,10 @@ fn no_listener(facts: &Facts<'_>) -> Option<Cause> {
     };
     let cause =
         Cause::new("no-listener", format!("no live worker listens to queue `{}`; {last}", queue.name));
-    Some(cause.action(format!("millpond work {} --exec PROGRAM", queue.name)))
+    Some(cause.action(format!(
+        "run `millpond work {} --exec PROGRAM`, or start the program that handles it",
+        queue.name
+    )))
 }
 
 /// The last delivery found nobody who knows the kind.

@@ -12,6 +12,12 @@ const DEAD_LETTER: i32 = 65;
 /// `EX_TEMPFAIL`: not now.
 const SNOOZE: i32 = 75;
 
+/// What a shell answers for a program that it may not run.
+const NOT_EXECUTABLE: i32 = 126;
+
+/// What a shell answers for a program that is not there.
+const NOT_FOUND: i32 = 127;
+
 /// How a run ended.
 #[derive(Debug)]
 pub(super) enum Ended {
@@ -21,6 +27,16 @@ pub(super) enum Ended {
     Cancelled { status: Option<ExitStatus>, stderr: String, why: &'static str },
     /// It never began.
     NotStarted { error: String },
+}
+
+/// That the shell could not run the program, as it seems.
+pub(super) fn cannot_run(ended: &Ended) -> Option<&'static str> {
+    let Ended::Exited { status, .. } = ended else { return None };
+    match status.code()? {
+        NOT_EXECUTABLE => Some("the program is not executable (exit status 126)"),
+        NOT_FOUND => Some("the program was not found (exit status 127)"),
+        _ => None,
+    }
 }
 
 /// What became of a message, in one word.
