@@ -26,7 +26,7 @@ pub(crate) struct Args {
 const EXAMPLES: &str = "\
 Examples:
   millpond queue add mail                          a queue, and the store if there is none yet
-  millpond queue send mail '{\"userId\":1}'          one message, durable when the command ends
+  millpond queue send mail '{\"user_id\":1}'          one message, durable when the command ends
   millpond work mail --exec ./send-mail            any program as the handler of a queue
   millpond why 0192c5d2-7b1e-7c4e-9d39-1f7b2f6c1a10
                                                    why a message does not run, and what to do

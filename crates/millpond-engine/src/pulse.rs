@@ -67,6 +67,7 @@ impl PulseLoop {
                     let cadence = poll::wait(&self.steps, self.settings.min, self.activity.idle());
                     wait = next_due.map_or(cadence, |due| due.min(cadence));
                 }
+                Err(_) if self.stop.is_cancelled() => return,
                 Err(error) => {
                     tracing::warn!(%error, cause = error.causes(), "cannot look for work");
                     // Without an ear for hints: they come as often as others write.

@@ -96,9 +96,7 @@ impl Reserve {
         if free_bytes(&file).is_some_and(|free| free < wanted.saturating_sub(self.held)) {
             return Err(ErrorKind::StorageFull.into());
         }
-        let chunk = [0; 64 * 1024];
-        let mut missing = (self.held..wanted).step_by(chunk.len());
-        let filled = missing.try_for_each(|_| file.write_all(&chunk)).and_then(|()| file.sync_data());
+        let filled = allocate(&mut file, self.held, wanted).and_then(|()| file.sync_data());
         // A part of what is missing would take the room that it is meant to hold.
         filled.inspect_err(|_| drop(file.set_len(self.held)))?;
         self.held = self.held.max(wanted);
@@ -113,6 +111,20 @@ impl Reserve {
             file.set_len(held).map(|()| held)
         };
         self.held = cut().unwrap_or(wanted);
+    }
+}
+
+/// Makes a file as long as `wanted`, with room on the disk behind every byte. Most file systems do that without
+/// writing; on the others zeros are written.
+fn allocate(file: &mut File, held: u64, wanted: u64) -> std::io::Result<()> {
+    let Some(missing) = wanted.checked_sub(held).filter(|missing| *missing != 0) else { return Ok(()) };
+    let allocated = rustix::fs::fallocate(&*file, rustix::fs::FallocateFlags::empty(), held, missing);
+    match allocated.map_err(std::io::Error::from) {
+        Err(error) if error.kind() == ErrorKind::Unsupported => {
+            let chunk = [0; 64 * 1024];
+            (0..missing).step_by(chunk.len()).try_for_each(|_| file.write_all(&chunk))
+        }
+        allocated => allocated,
     }
 }
 

@@ -6,13 +6,13 @@
 
 use std::time::{Duration, Instant};
 
-/// How long the writer may take transaction after transaction.
+/// How long the writer may take transaction after transaction before its gaps are looked at.
 const STREAK_MAX: Duration = Duration::from_millis(100);
 
-/// Transactions of a streak that leave enough gaps for a waiter to find one.
-const GAPS_ENOUGH: u32 = 100;
+/// One part in this many of a streak must be gaps: then whoever waits meets one after a few dozen looks.
+const GAP_SHARE: u32 = 20;
 
-/// How long it leaves the lock alone then: longer than the longest sleep of a connection that waits for it.
+/// How long it leaves the lock alone otherwise: longer than the longest sleep of a connection that waits for it.
 const PAUSE: Duration = Duration::from_millis(3);
 
 /// A streak of transactions without a pause.
@@ -20,27 +20,29 @@ const PAUSE: Duration = Duration::from_millis(3);
 pub(crate) struct Turn {
     since: Instant,
     released: Instant,
-    transactions: u32,
+    /// How long the lock was free within the streak.
+    free: Duration,
 }
 
 impl Turn {
     pub(crate) fn new() -> Self {
         let now = Instant::now();
-        Self { since: now, released: now, transactions: 0 }
+        Self { since: now, released: now, free: Duration::ZERO }
     }
 
     /// Before a transaction: leaves the lock to others, if that is due.
     pub(crate) fn begin(&mut self) {
         let now = Instant::now();
-        let pause = is_due(now - self.since, self.transactions);
-        let was_idle = PAUSE <= now - self.released;
-        if pause && !was_idle {
+        let gap = now - self.released;
+        self.free += gap;
+        let streak = now - self.since;
+        let pause = is_due(streak, self.free) && gap < PAUSE;
+        if pause {
             std::thread::sleep(PAUSE);
         }
-        if pause || was_idle {
-            (self.since, self.transactions) = (Instant::now(), 0);
+        if pause || PAUSE <= gap || STREAK_MAX <= streak {
+            (self.since, self.free) = (Instant::now(), Duration::ZERO);
         }
-        self.transactions = self.transactions.saturating_add(1);
     }
 
     /// After it.
@@ -50,13 +52,8 @@ impl Turn {
 }
 
 /// Whether a streak has been too long, with too few gaps.
-fn is_due(streak: Duration, transactions: u32) -> bool {
-    STREAK_MAX <= streak && transactions < GAPS_ENOUGH * whole(streak)
-}
-
-/// How many times the longest streak this is.
-fn whole(streak: Duration) -> u32 {
-    u32::try_from(streak.as_millis() / STREAK_MAX.as_millis()).unwrap_or(u32::MAX / GAPS_ENOUGH)
+fn is_due(streak: Duration, free: Duration) -> bool {
+    STREAK_MAX <= streak && free * GAP_SHARE < streak
 }
 
 #[cfg(test)]
@@ -68,11 +65,10 @@ mod tests {
     }
 
     #[test]
-    fn long_transactions_in_a_row_make_room_and_short_ones_need_not() {
-        assert!(!is_due(ms(99), 2), "the streak is short");
-        assert!(is_due(ms(100), 2));
-        assert!(!is_due(ms(100), 100), "there were gaps enough");
-        assert!(is_due(ms(2_000), 100));
-        assert!(!is_due(ms(2_000), 4_000));
+    fn a_streak_without_gaps_makes_room_and_one_with_gaps_need_not() {
+        assert!(!is_due(ms(99), ms(0)), "the streak is short");
+        assert!(is_due(ms(100), ms(1)));
+        assert!(!is_due(ms(100), ms(5)), "there were gaps enough");
+        assert!(is_due(ms(2_000), ms(50)));
     }
 }

@@ -44,8 +44,8 @@ pub(crate) struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  millpond queue send mail '{\"userId\":1}'
-  millpond queue send mail '{\"userId\":1}' --delay 5m --key customer:812 --dedup-key order-17
+  millpond queue send mail '{\"user_id\":1}'
+  millpond queue send mail '{\"user_id\":1}' --delay 5m --key customer:812 --dedup-key order-17
   millpond queue send photos --file cat.png --content-type image/png
   zcat users.ndjson.gz | millpond queue send mail - --ndjson
 
