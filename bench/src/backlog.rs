@@ -13,7 +13,7 @@ use crate::usage;
 const SMALL: u64 = 10_000;
 const LARGE: u64 = 1_000_000;
 /// Messages whose cost is measured.
-const MEASURED: u64 = 100_000;
+const MEASURED: u64 = 400_000;
 
 /// Processor time per message, in microseconds.
 struct Cost {

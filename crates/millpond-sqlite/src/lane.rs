@@ -16,7 +16,7 @@ const CALLS_MAX: usize = 256;
 
 /// How often it is asked whether another process has written: a pickup between processes takes half of it on the
 /// average, and each look costs an idle process some of its half a percent of a core.
-const PROBE_EVERY: Duration = Duration::from_millis(20);
+const PROBE_EVERY: Duration = Duration::from_millis(25);
 
 type Job = Box<dyn FnOnce(&Connection, Timestamp) + Send>;
 

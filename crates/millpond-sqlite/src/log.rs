@@ -17,6 +17,7 @@ use crate::append::Path;
 use crate::connect::SqliteStore;
 use crate::error::Tried;
 use crate::sql::sql;
+use crate::take_over::expired;
 use crate::unit::UnitStart;
 use crate::writer::Durable;
 
@@ -64,14 +65,20 @@ impl Log for SqliteStore {
 
     fn take_over(&self, request: TakeOver) -> BoxFuture<'_, Result<Vec<TakenOver>>> {
         Box::pin(async move {
-            let tokens = (0..request.claims_max).map(|_| token()).collect::<Result<Vec<_>>>()?;
+            // Nearly always there is nothing: then the one write lock is left alone.
+            let asked = request.clone();
+            let any = move |conn: &Connection, now| Ok(!expired(conn, now, &asked)?.is_empty());
+            if !self.read("find lost claims", any).await? {
+                return Ok(Vec::new());
+            }
+            let tokens = tokens(request.claims_max)?;
             #[cfg(feature = "sabotage")]
             if crate::sabotage::sabotaged("reclaim_without_cas") {
                 return self.take_over_without_cas(request, tokens).await;
             }
             self.writer
                 .write(Durable::No, "take claims over", move |tx| {
-                    let expired = tx.expired(&request)?;
+                    let expired = expired(tx.conn, tx.now, &request)?;
                     tx.take_over(&request, &expired, &tokens)
                 })
                 .await
@@ -101,7 +108,8 @@ impl SqliteStore {
     /// The known bug: what was read in one transaction is acted on in a later one, without comparing.
     async fn take_over_without_cas(&self, request: TakeOver, tokens: Vec<Token>) -> Result<Vec<TakenOver>> {
         let asked = request.clone();
-        let expired = self.writer.write(Durable::No, "find claims", move |tx| tx.expired(&asked)).await?;
+        let expired =
+            self.writer.write(Durable::No, "find claims", move |tx| expired(tx.conn, tx.now, &asked)).await?;
         let wait = Duration::from_millis(u64::from(tokens[0].0[0]) * 4);
         tokio::time::sleep(wait).await;
         self.writer
@@ -110,11 +118,12 @@ impl SqliteStore {
     }
 }
 
-fn token() -> Result<Token> {
-    let mut bits = [0; 16];
+/// As many random tokens.
+fn tokens(count: usize) -> Result<Vec<Token>> {
+    let mut bits = vec![0; count * 16];
     getrandom::fill(&mut bits)
-        .map_err(|error| Error::new(Code::Internal, "draw a lease token").because(error.to_string()))?;
-    Ok(Token(bits))
+        .map_err(|error| Error::new(Code::Internal, "draw lease tokens").because(error.to_string()))?;
+    Ok(bits.as_chunks().0.iter().map(|bits| Token(*bits)).collect())
 }
 
 fn renew(conn: &Connection, now: Timestamp, renewal: &Renewal) -> Tried<Renewed> {

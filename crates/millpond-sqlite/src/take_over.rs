@@ -5,7 +5,8 @@ use std::collections::HashMap;
 
 use millpond_core::message::{Leased, Offset, Token};
 use millpond_core::store::{ClaimRef, TakeOver, TakenOver};
-use rusqlite::{Row, params};
+use millpond_core::time::Timestamp;
+use rusqlite::{Connection, Row, params};
 
 use crate::append::lease_end;
 use crate::error::Tried;
@@ -34,32 +35,32 @@ pub(crate) struct Expired {
     in_hand: Option<u32>,
 }
 
-impl Tx<'_> {
-    /// The claims that may be taken over now.
-    pub(crate) fn expired(&self, request: &TakeOver) -> Tried<Vec<Expired>> {
-        if let Some(worker) = &request.worker {
-            let named = rusqlite::named_params! { ":id": worker, ":now": self.now.as_micros() };
-            let mut live = self.conn.prepare_cached(sql("worker_is_live"))?;
-            if !live.query_row(named, |row| row.get::<_, bool>(0))? {
-                return Ok(Vec::new());
-            }
+/// The claims that may be taken over now.
+pub(crate) fn expired(conn: &Connection, now: Timestamp, request: &TakeOver) -> Tried<Vec<Expired>> {
+    if let Some(worker) = &request.worker {
+        let named = rusqlite::named_params! { ":id": worker, ":now": now.as_micros() };
+        let mut live = conn.prepare_cached(sql("worker_is_live"))?;
+        if !live.query_row(named, |row| row.get::<_, bool>(0))? {
+            return Ok(Vec::new());
         }
-        let mut list = self.conn.prepare_cached(sql("claim_expired"))?;
-        let named = rusqlite::named_params! {
-            ":now": self.now.as_micros(), ":since": request.in_touch_since.as_micros(),
-            ":claims_max": request.claims_max as i64,
-        };
-        let rows = list.query_map(named, |row| {
-            Ok(Expired {
-                holding: holding(row)?,
-                token: row.get(5)?,
-                worker: row.get::<_, Option<String>>(6)?.unwrap_or_default(),
-                in_hand: row.get(7)?,
-            })
-        })?;
-        Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
+    let mut list = conn.prepare_cached(sql("claim_expired"))?;
+    let named = rusqlite::named_params! {
+        ":now": now.as_micros(), ":since": request.in_touch_since.as_micros(),
+        ":claims_max": request.claims_max as i64,
+    };
+    let rows = list.query_map(named, |row| {
+        Ok(Expired {
+            holding: holding(row)?,
+            token: row.get(5)?,
+            worker: row.get::<_, Option<String>>(6)?.unwrap_or_default(),
+            in_hand: row.get(7)?,
+        })
+    })?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
 
+impl Tx<'_> {
     /// Takes the claims over. How many messages a worker had in hand is written into each of its claims, once,
     /// before the first of them changes hands.
     pub(crate) fn take_over(
