@@ -105,7 +105,8 @@ impl Probe {
     }
 }
 
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
+/// Starts a thread of the store.
+pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
     std::thread::Builder::new()
         .name(name.into())
         .spawn(run)

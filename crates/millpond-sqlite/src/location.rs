@@ -73,6 +73,13 @@ fn parameter(pair: &str) -> std::result::Result<Synchronous, String> {
     }
 }
 
+/// The file beside a database that has its name and this ending.
+pub(crate) fn beside(database: &Path, ending: &str) -> PathBuf {
+    let mut path = database.as_os_str().to_owned();
+    path.push(ending);
+    path.into()
+}
+
 /// File systems over a network: their locks and shared memory do not hold what SQLite needs of them.
 const NETWORK: [&str; 14] = [
     "nfs",

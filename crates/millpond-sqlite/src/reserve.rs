@@ -6,6 +6,8 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::location::beside;
+
 /// Bytes that are held back for settling and cleaning up, beside those that the next checkpoint may need.
 const RESERVE_BYTES: u64 = 8 * 1024 * 1024;
 
@@ -42,12 +44,7 @@ pub(crate) struct Reserve {
 impl Reserve {
     /// The reserve beside `database`, filled if there is room.
     pub(crate) fn beside(database: &Path) -> Self {
-        let beside = |suffix| {
-            let mut path = database.as_os_str().to_owned();
-            path.push(suffix);
-            PathBuf::from(path)
-        };
-        let (path, wal) = (beside("-reserve"), beside("-wal"));
+        let (path, wal) = (beside(database, "-reserve"), beside(database, "-wal"));
         let mut reserve = Self { path, wal, held: 0, filled: false, tried: None, looked: Instant::now() };
         reserve.ready();
         reserve

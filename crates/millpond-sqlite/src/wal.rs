@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
+use crate::location::beside;
+
 /// Bytes of the WAL beyond which the writer waits shortly for readers, to start it anew.
 pub(crate) const WAL_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
@@ -24,9 +26,7 @@ pub(crate) struct Wal {
 
 impl Wal {
     pub(crate) fn of(database: &Path) -> Self {
-        let mut path = database.as_os_str().to_owned();
-        path.push("-wal");
-        Self { path: path.into(), commits: 0 }
+        Self { path: beside(database, "-wal"), commits: 0 }
     }
 
     /// Called after each commit: now and then cuts a WAL that has grown too long.

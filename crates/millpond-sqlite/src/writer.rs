@@ -24,6 +24,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::draft::Draft;
 use crate::error::{Fault, Tried, closed, code_of_commit};
+use crate::lane::spawn;
 use crate::reserve::Reserve;
 use crate::turn::Turn;
 use crate::unit::UnitStart;
@@ -98,10 +99,7 @@ impl Writer {
     ) -> Result<Self> {
         let (ops, waiting) = mpsc::channel(QUEUE_MAX);
         let thread = WriterThread { conn, clock, place, draft, synchronous: None };
-        std::thread::Builder::new()
-            .name("millpond-writer".into())
-            .spawn(move || thread.run(waiting))
-            .map_err(|error| Error::new(Code::StoreUnavailable, "start the writer").because(error))?;
+        spawn("millpond-writer", move || thread.run(waiting))?;
         Ok(Self { ops })
     }
 

@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 use millpond_core::pick::{self, Lane};
 use millpond_core::queue::CLASSES;
 use millpond_core::reason::Release;
-use millpond_core::settle::Ending;
 use millpond_core::store::{Claim, Pulse};
 
-use crate::worker::board::{Envelope, RunLimits};
+use crate::worker::board::RunLimits;
 use crate::worker::feed::Waiting;
 use crate::worker::hands::Hands;
 use crate::worker::plan::{InHand, Speed, next_lease};
@@ -121,9 +120,7 @@ pub(super) fn take_claim(line: &mut Line, hands: &Hands, endings: &Endings, clai
 /// Gives messages back that no handler has seen.
 pub(super) fn release(station: &Station, waiting: Vec<Waiting>, why: Release) {
     for Waiting { held, message, .. } in waiting {
-        let kind = message.kind.as_deref().map(Into::into);
-        let envelope = Envelope::of(held, &message, kind);
-        station.settle(&envelope, Ending::Released(why), None, Duration::ZERO);
+        station.release(held, &message, why);
     }
 }
 

@@ -4,11 +4,11 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millpond_core::message::Token;
+use millpond_core::message::{Leased, Token};
 use millpond_core::reason::{Back, Failure, Release};
 use millpond_core::redact;
 use millpond_core::settle::{Ending, Policy, Settlement, Verdict};
-use millpond_core::store::Queue;
+use millpond_core::store::{ClaimRef, Queue};
 
 use crate::body::well_formed;
 use crate::handler::{Delivery, Outcome};
@@ -69,9 +69,7 @@ impl Station {
             return;
         }
         if self.feed.is_closed() {
-            let kind = message.kind.as_deref().map(Into::into);
-            let ending = Ending::Released(Release::Shutdown);
-            return self.settle(&Envelope::of(held, &message, kind), ending, None, Duration::ZERO);
+            return self.release(held, &message, Release::Shutdown);
         }
         let (kind, handler) = self.kinds.find(message.kind.as_deref());
         let envelope = Envelope::of(held, &message, kind.clone());
@@ -117,7 +115,7 @@ impl Station {
     }
 
     /// What speaks against running a message at all.
-    fn not_runnable(&self, message: &millpond_core::Leased, known: bool) -> Option<(Ending, Option<String>)> {
+    fn not_runnable(&self, message: &Leased, known: bool) -> Option<(Ending, Option<String>)> {
         if !message.intact {
             return Some((Ending::Undecodable, Some("the stored body differs from its checksum".to_owned())));
         }
@@ -169,6 +167,12 @@ impl Station {
         self.settle(&running.envelope, ending, error, run);
     }
 
+    /// Gives back a message that no handler has seen.
+    pub(crate) fn release(&self, held: ClaimRef, message: &Leased, why: Release) {
+        let kind = message.kind.as_deref().map(Into::into);
+        self.settle(&Envelope::of(held, message, kind), Ending::Released(why), None, Duration::ZERO);
+    }
+
     /// Decides what becomes of a message and hands it to the settler.
     pub(crate) fn settle(&self, envelope: &Envelope, ending: Ending, error: Option<String>, run: Duration) {
         let settlement = match ending {
@@ -185,19 +189,6 @@ impl Station {
         self.tell(envelope, &settlement, error.as_deref());
         self.endings.push(envelope, settlement, error, run);
     }
-}
-
-/// What a handler says of a dead letter may hold a secret, like any error.
-fn redacted(settlement: Settlement) -> Settlement {
-    match settlement {
-        Settlement::Dead { reason, detail: Some(detail) } => {
-            Settlement::Dead { reason, detail: Some(redact::summary(&detail)) }
-        }
-        other => other,
-    }
-}
-
-impl Station {
     /// Says what did not end well, once. The text is redacted.
     fn tell(&self, envelope: &Envelope, settlement: &Settlement, error: Option<&str>) {
         let (queue, id, attempt) = (&self.queue.name, envelope.id, envelope.counters.attempt);
@@ -212,6 +203,16 @@ impl Station {
             }
             Settlement::Done | Settlement::Again { .. } => {}
         }
+    }
+}
+
+/// What a handler says of a dead letter may hold a secret, like any error.
+fn redacted(settlement: Settlement) -> Settlement {
+    match settlement {
+        Settlement::Dead { reason, detail: Some(detail) } => {
+            Settlement::Dead { reason, detail: Some(redact::summary(&detail)) }
+        }
+        other => other,
     }
 }
 
