@@ -2,115 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "what fails in a test fails it")]
 
-use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
+mod common;
 
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Output;
+
+use common::{Place, refused, stderr};
 use millpond::sqlite::rusqlite::Connection;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;
-use tempfile::TempDir;
-
-/// A folder in which the binary runs; its store is `millpond.db` there.
-struct Place(TempDir);
-
-impl Place {
-    fn empty() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    /// With a queue `mail` that does not wait between attempts.
-    fn with_queue() -> Self {
-        let place = Self::empty();
-        place.ok("queue add mail --attempts-max 2 --backoff 0s");
-        place
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    fn write(&self, name: &str, text: &str) {
-        fs::write(self.path().join(name), text).unwrap();
-    }
-
-    fn command(&self, line: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_millpond"));
-        command.args(words(line)).current_dir(self.path());
-        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("MILLPOND_")) {
-            command.env_remove(name);
-        }
-        command.env_remove("DATABASE_URL").env("TZ", "UTC");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
-    }
-
-    fn run(&self, line: &str) -> Output {
-        self.command(line).output().unwrap()
-    }
-
-    #[track_caller]
-    fn with_input(&self, line: &str, input: &[u8]) -> Output {
-        let mut child = self.command(line).stdin(Stdio::piped()).spawn().unwrap();
-        child.stdin.take().unwrap().write_all(input).unwrap();
-        child.wait_with_output().unwrap()
-    }
-
-    #[track_caller]
-    fn ok(&self, line: &str) -> String {
-        let output = self.run(line);
-        assert_eq!(output.status.code(), Some(0), "{line}\n{}", stderr(&output));
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    #[track_caller]
-    fn json(&self, line: &str) -> Value {
-        serde_json::from_str(&self.ok(&format!("{line} --json"))).unwrap()
-    }
-
-    #[track_caller]
-    fn refused(&self, line: &str, exit: i32, first_line: &str) {
-        refused(&self.run(line), exit, first_line);
-    }
-
-    #[track_caller]
-    fn send(&self, body: &str) -> String {
-        let mut command = self.command("queue send mail -o id");
-        let output = command.arg(body).output().unwrap();
-        assert!(output.status.success(), "{}", stderr(&output));
-        String::from_utf8(output.stdout).unwrap().trim().to_owned()
-    }
-
-    fn queue(&self) -> Value {
-        self.json("queue show mail")
-    }
-}
-
-/// Words between spaces; what stands in quotes is one word.
-fn words(line: &str) -> Vec<String> {
-    let pieces = line.split('\'').enumerate();
-    pieces
-        .flat_map(|(index, piece)| match index % 2 {
-            1 => vec![piece.to_owned()],
-            _ => piece.split_whitespace().map(str::to_owned).collect(),
-        })
-        .collect()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-#[track_caller]
-fn refused(output: &Output, exit: i32, first_line: &str) {
-    let text = stderr(output);
-    assert_eq!(output.status.code(), Some(exit), "{text}");
-    assert_eq!(text.lines().next(), Some(first_line), "{text}");
-    assert!(text.lines().count() <= 3, "more than three lines:\n{text}");
-    assert!(!text.contains("panicked"), "{text}");
-    assert!(output.stdout.is_empty(), "an error is no data");
-}
 
 #[test]
 fn a_queue_is_added_once_and_changed_by_what_is_named() {
