@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use millpond::text::{parse_duration, parse_size};
 
 use crate::exit::Failure;
 use crate::output::Format;
-use crate::{dead_letter, demo, message, migrate, queue, why, work, worker};
+use crate::{colour, dead_letter, demo, message, migrate, queue, why, work, worker};
 
 /// A durable queue in the database you already have.
 #[derive(Debug, Parser)]
@@ -134,7 +134,8 @@ pub(crate) fn limit(text: &str) -> Result<Limit, String> {
 
 /// Reads the command line. What cannot be understood is said on stderr, and help that was asked for on stdout.
 pub(crate) fn parse() -> Result<Args, ExitCode> {
-    Args::try_parse().map_err(|error| {
+    let matches = Args::command().color(colour::of_help()).try_get_matches();
+    matches.and_then(|matches| Args::from_arg_matches(&matches)).map_err(|error| {
         let asked = |pair: &[String]| pair.iter().any(|word| word == "--json") || pair == ["-o", "json"];
         let words: Vec<String> = std::env::args_os().filter_map(|word| word.into_string().ok()).collect();
         match refused(&error) {

@@ -1,6 +1,7 @@
 //! The `millpond` binary: one module for each noun and for each verb that stands alone.
 
 mod args;
+mod colour;
 mod config;
 mod dead_letter;
 mod demo;
@@ -11,6 +12,7 @@ mod message;
 mod migrate;
 mod open;
 mod output;
+mod progress;
 mod queue;
 mod why;
 mod work;
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
         Err(code) => return code,
     };
     let output = Output::new(args.global.format(), args.global.utc);
+    progress::for_table(output.is_table());
     start(args, &output).unwrap_or_else(|failure| failure.report(output.is_json()))
 }
 

@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::args::duration;
 use crate::exit::{Done, Failure};
-use crate::{Context, open};
+use crate::{Context, colour, open};
 use program::Program;
 use stop::Stop;
 use verdict::{Ended, Word};
@@ -213,16 +213,13 @@ async fn say(pond: &Pond, queue: &Queue<Raw>, tally: &Tally, context: &Context) 
 
 /// A line for each run. `MILLPOND_LOG` sets how much is said, such as `warn` or `debug`.
 fn log_to_stderr() {
-    use std::io::IsTerminal as _;
     use tracing_subscriber::EnvFilter;
     let asked = std::env::var("MILLPOND_LOG").ok().and_then(|text| EnvFilter::try_new(text).ok());
     let filter = asked.unwrap_or_else(|| EnvFilter::new("warn,millpond::work=info"));
-    let colours =
-        std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|text| text.is_empty());
     // A subscriber that is set already is somebody's choice.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_ansi(colours)
+        .with_ansi(colour::allowed(colour::Stream::Stderr))
         .with_target(false)
         .with_writer(std::io::stderr)
         .try_init();

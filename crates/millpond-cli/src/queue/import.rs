@@ -4,11 +4,10 @@
 //! line, and the next one is where to go on.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, IsTerminal};
+use std::io::{self, BufRead, BufReader};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use millpond::{Code, Pond, Queue, Raw, Stored};
 use serde::Serialize;
 use tokio::sync::Mutex;
@@ -19,6 +18,7 @@ use super::send::Options;
 use crate::Context;
 use crate::exit::{Done, Exit, Failure, exit_of};
 use crate::output::note;
+use crate::progress::Progress as Bar;
 
 /// How far it is.
 #[derive(Debug, Default, Clone, Copy, Serialize)]
@@ -43,7 +43,8 @@ pub(super) async fn run(
 ) -> Done {
     let name = source.name();
     let (reader, length) = input(source)?;
-    let bar = bar(length);
+    let bar = Bar::bytes(length, "sending");
+    let mut shown = 0;
     let progress = Arc::new(Mutex::new(Progress { through_line: from_line - 1, ..Progress::default() }));
     tokio::spawn(interrupted(Arc::clone(&progress), context.output.is_json()));
     let mut lines = Lines::new(reader, queue.settings().message_limit(), from_line);
@@ -61,10 +62,10 @@ pub(super) async fn run(
         progress.sent += new;
         progress.duplicates += sent.messages.len() as u64 - new;
         progress.through_line = last;
-        bar.set_position(lines.bytes_read());
-        bar.set_message(format!("{} messages", progress.sent));
+        bar.advance(lines.bytes_read() - shown);
+        shown = lines.bytes_read();
     }
-    bar.finish_and_clear();
+    bar.finish();
     if lines.number() < from_line && 1 < from_line {
         note(&format!(
             "{name} has only {} lines: there is nothing from line {from_line} on",
@@ -100,17 +101,6 @@ fn input(source: Source) -> Result<(Box<dyn BufRead + Send>, Option<u64>), Failu
             let length = file.metadata().ok().filter(std::fs::Metadata::is_file).map(|data| data.len());
             Ok((Box::new(BufReader::with_capacity(64 * 1024, file)), length))
         }
-    }
-}
-
-/// Only a person at a terminal looks at a bar.
-fn bar(length: Option<u64>) -> ProgressBar {
-    match length {
-        Some(length) if io::stderr().is_terminal() => {
-            let style = ProgressStyle::with_template("{bar:30} {bytes}/{total_bytes} {eta} {msg}");
-            ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-        }
-        _ => ProgressBar::hidden(),
     }
 }
 
