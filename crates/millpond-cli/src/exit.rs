@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use millpond::{Code, Error, ErrorKind};
 use serde::Serialize;
 
+use crate::codes;
 use crate::output::clean;
 
 /// How a command ended.
@@ -62,6 +63,9 @@ struct Problem<'a> {
     status: Option<u16>,
     detail: String,
     code: &'a str,
+    /// `yes`, `no`, or `same-key`: it may have been done, so again with the same key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retryable: Option<&'static str>,
 }
 
 impl Failure {
@@ -113,14 +117,16 @@ impl Failure {
     }
 
     fn problem(&self) -> String {
+        let facts = codes::find(self.code);
         let mut detail = self.why.clone();
         detail.extend((!self.advice.is_empty()).then(|| self.advice.clone()));
         let problem = Problem {
             r#type: format!("/problems/{}", self.code),
             title: &self.tried,
-            status: status(self.code),
+            status: facts.and_then(|facts| facts.status),
             detail: detail.join("; "),
             code: self.code,
+            retryable: facts.map(|facts| facts.retry.as_str()),
         };
         serde_json::to_string(&problem).unwrap_or_else(|_| self.to_string())
     }
@@ -172,24 +178,6 @@ pub(crate) fn exit_of(code: Code) -> Exit {
     }
 }
 
-/// The status that HTTP gives a code; what can only happen at a start has none.
-fn status(code: &str) -> Option<u16> {
-    Some(match code {
-        "unknown-queue" | "message-not-found" => 404,
-        "lease-lost" | "dedup-conflict" | "already-settled" | "count-changed" | "queue-conflict" => 409,
-        "body-too-large" | "batch-too-large" => 413,
-        "handler-missing" => 422,
-        "internal" => 500,
-        "store-unavailable" | "shutting-down" => 503,
-        "unknown-outcome" => 504,
-        "storage-full" => 507,
-        "invalid-config" | "store-unreachable" | "unsupported-store" | "schema-newer" | "schema-older" => {
-            return None;
-        }
-        _ => 400,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,7 +197,10 @@ mod tests {
         let failure = Failure::from(Error::new(Code::UnknownQueue, "look up queue `mail`"));
         let problem: serde_json::Value = serde_json::from_str(&failure.problem()).unwrap();
         assert_eq!((&problem["status"], &problem["code"]), (&404.into(), &"unknown-queue".into()));
-        assert_eq!(problem["type"], "/problems/unknown-queue");
+        assert_eq!(
+            (&problem["type"], &problem["retryable"]),
+            (&"/problems/unknown-queue".into(), &"no".into())
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The `millpond` binary: one module for each noun and for each verb that stands alone.
 
 mod args;
+mod codes;
 mod colour;
 mod config;
 mod dead_letter;
