@@ -6,16 +6,21 @@ use std::time::Duration;
 
 use millpond_core::capability::Capabilities;
 use millpond_core::error::{Error, Result};
-use millpond_core::message::{Leased, MessageId, NewMessage, Offset, Token};
+use millpond_core::message::{Due, Leased, MessageId, NewMessage, Offset, Token};
 use millpond_core::queue::QueueSettings;
 use millpond_core::reason::{Back, Release};
 use millpond_core::settle::Settlement;
 use millpond_core::store::{
-    Admin, Begun, BoxFuture, ClaimRef, Inspect, Lease, LeaseRequest, Log, Outbox, Pulse, Queue, QueueId,
-    Relayed, Renewal, Renewed, SettleClaim, SettleItem, Settled, Store, Stored, TakeOver, TakenOver,
+    Act, Admin, Begun, BoxFuture, Changed, ClaimRef, History, Inspect, Lease, LeaseRequest, Log, Operate, Outbox,
+    Pulse, Purged, Queue, QueueId, Redrive, Relayed, Renewal, Renewed, SettleClaim, SettleItem, Settled, Store, Stored,
+    TakeOver, TakenOver,
 };
 use millpond_core::time::Timestamp;
-use millpond_core::view::{DeadFilter, DeadLetterView, MessageView, Page, QueueView, WorkerView};
+use millpond_core::query::Query;
+use millpond_core::view::{
+    AuditLine, DeadLetterView, EventView, FailureGroup, Find, Found, GroupBy, MessageRow, MessageView, OutboxRow,
+    OutboxSummary, Pause, QueueView, Scope, StoreInfo, Tallies, Tally, Wish, WorkerView,
+};
 use millpond_testkit::judge::history::{Event, Op, Phase};
 use uuid::Uuid;
 
@@ -252,25 +257,47 @@ impl Outbox for Recorded {
     }
 }
 
+/// The methods of a port of which nothing is reported.
+macro_rules! pass_on {
+    ($(fn $name:ident($($arg:ident: $type:ty),*) -> $answer:ty;)*) => {
+        $(fn $name(&self, $($arg: $type),*) -> BoxFuture<'_, Result<$answer>> { self.store.$name($($arg),*) })*
+    };
+}
+
 impl Inspect for Recorded {
-    fn queues(&self) -> BoxFuture<'_, Result<Vec<QueueView>>> {
-        self.store.queues()
+    pass_on! {
+        fn queues() -> Vec<QueueView>;
+        fn message(id: MessageId) -> Option<MessageView>;
+        fn messages(find: Find) -> Found<MessageRow>;
+        fn dead_letters(find: Find) -> Found<DeadLetterView>;
+        fn dead_letter_groups(query: Query, by: GroupBy) -> Vec<FailureGroup>;
+        fn outbox(find: Find) -> Found<OutboxRow>;
+        fn outbox_summary() -> Vec<OutboxSummary>;
+        fn workers() -> Vec<WorkerView>;
+        fn info() -> StoreInfo;
     }
+}
 
-    fn message(&self, id: MessageId) -> BoxFuture<'_, Result<Option<MessageView>>> {
-        self.store.message(id)
+impl History for Recorded {
+    pass_on! {
+        fn events(find: Find) -> Found<EventView>;
+        fn tallies(which: Tallies) -> Vec<Tally>;
+        fn run_times(queue: String, runs_max: usize) -> Vec<Duration>;
+        fn audit(before: Option<u64>, rows_max: usize) -> Vec<AuditLine>;
     }
+}
 
-    fn dead_letters(&self, filter: DeadFilter, page: Page) -> BoxFuture<'_, Result<Vec<DeadLetterView>>> {
-        self.store.dead_letters(filter, page)
-    }
-
-    fn dead_letter_count(&self, filter: DeadFilter) -> BoxFuture<'_, Result<u64>> {
-        self.store.dead_letter_count(filter)
-    }
-
-    fn workers(&self) -> BoxFuture<'_, Result<Vec<WorkerView>>> {
-        self.store.workers()
+impl Operate for Recorded {
+    pass_on! {
+        fn change(queue: String, settings: Vec<(String, Option<serde_json::Value>)>, act: Act) -> Queue;
+        fn pause(scope: Scope, until: Option<Due>, act: Act) -> Vec<Pause>;
+        fn resume(scope: Scope, act: Act) -> Vec<Pause>;
+        fn cancel(ids: Vec<MessageId>, act: Act) -> Vec<Changed>;
+        fn hasten(ids: Vec<MessageId>, act: Act) -> Vec<Changed>;
+        fn redrive(redrives: Vec<Redrive>, act: Act) -> Vec<Changed>;
+        fn remove_dead_letters(ids: Vec<MessageId>, act: Act) -> Vec<Changed>;
+        fn purge(queue: String, rows_max: usize, act: Act) -> Purged;
+        fn steer(worker: Option<String>, wish: Option<Wish>, act: Act) -> u64;
     }
 }
 
@@ -291,10 +318,6 @@ impl Admin for Recorded {
             }
             Ok(found)
         })
-    }
-
-    fn redrive(&self, ids: Vec<(MessageId, MessageId)>) -> BoxFuture<'_, Result<u64>> {
-        self.store.redrive(ids)
     }
 
     fn retain(&self, node: String, rows_max: usize) -> BoxFuture<'_, Result<u64>> {

@@ -5,7 +5,7 @@ mod redrive;
 
 use millpond::MessageId;
 use millpond::text::nearest;
-use millpond::view::DeadFilter;
+use millpond::query::{Field, Query};
 use millpond_core::reason::DropReason;
 
 use crate::exit::Done;
@@ -52,8 +52,18 @@ impl Filter {
     }
 
     /// As the store takes it.
-    fn into_filter(self) -> DeadFilter {
-        DeadFilter { queue: self.queue, reason: self.reason, ids: self.ids }
+    fn into_query(self) -> Query {
+        let mut query = Query::default();
+        if let Some(queue) = self.queue {
+            query = query.and(Field::Queue, [queue]);
+        }
+        if let Some(reason) = self.reason {
+            query = query.and(Field::Reason, [reason]);
+        }
+        if !self.ids.is_empty() {
+            query = query.and(Field::Id, self.ids.iter().map(ToString::to_string));
+        }
+        query
     }
 }
 

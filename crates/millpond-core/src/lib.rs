@@ -4,14 +4,17 @@
 //! function of its arguments, tested as a table of cases; what it needs from a database is a trait in
 //! [`store`], which every store implements and `millpond-testkit` holds to its contract.
 
+pub mod audit;
 pub mod backoff;
 pub mod capability;
 pub mod check;
 pub mod error;
+pub mod fingerprint;
 pub mod message;
 pub mod name;
 pub mod pick;
 pub mod poll;
+pub mod query;
 pub mod queue;
 pub mod reason;
 pub mod redact;

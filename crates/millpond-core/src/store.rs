@@ -14,12 +14,17 @@ use std::time::Duration;
 
 use crate::capability::Capabilities;
 use crate::error::Result;
-use crate::message::{Leased, MessageId, NewMessage, Offset, Token};
+use crate::message::{Due, Leased, MessageId, NewMessage, Offset, Token};
 use crate::pick::Lane;
 use crate::queue::QueueSettings;
 use crate::settle::Settlement;
 use crate::time::Timestamp;
-use crate::view::{DeadFilter, DeadLetterView, MessageView, Page, QueueView, WorkerView};
+use crate::query::Query;
+use crate::state::State;
+use crate::view::{
+    AuditLine, DeadLetterView, EventView, FailureGroup, Find, Found, GroupBy, MessageRow, MessageView, OutboxRow,
+    OutboxSummary, Pause, QueueView, Scope, StoreInfo, Tallies, Tally, Wish, WorkerFacts, WorkerView,
+};
 
 /// A future of a port.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -78,6 +83,8 @@ pub struct LeaseRequest {
 pub enum Lease {
     /// Nothing is ready.
     Empty,
+    /// A pause holds the queue.
+    Paused,
     /// A suspect waits that must be alone in its worker's hands.
     EmptyHandsFirst,
     /// A claim over the messages.
@@ -119,6 +126,8 @@ pub struct SettleItem {
     pub settlement: Settlement,
     /// The redacted text of the last error.
     pub error: Option<String>,
+    /// The class of that error.
+    pub class: Option<Arc<str>>,
     /// How long the handler ran.
     pub run: Duration,
 }
@@ -195,6 +204,8 @@ pub struct Renewal {
     pub busy: u32,
     /// What is wrong with it, if anything is.
     pub error: Option<String>,
+    /// What it knows of itself.
+    pub facts: WorkerFacts,
 }
 
 /// The answer to a [`Renewal`].
@@ -204,6 +215,10 @@ pub struct Renewed {
     pub now: Timestamp,
     /// The claims that the store holds for this worker.
     pub claims: Vec<ClaimRef>,
+    /// What an operator wants of it.
+    pub wish: Option<Wish>,
+    /// Messages in those claims that somebody wants stopped.
+    pub cancels: Vec<(Token, Offset)>,
 }
 
 /// What is where in one queue, from one statement for all.
@@ -226,10 +241,12 @@ pub struct Head {
 pub struct Pulse {
     /// Database time.
     pub now: Timestamp,
-    /// Parts that have ready messages.
+    /// Parts that have ready messages, paused queues left out.
     pub heads: Vec<Head>,
     /// When the next outbox row is due.
     pub next_due: Option<Timestamp>,
+    /// Changes whenever a declaration, a setting or a pause does: then what a node remembers of its queues is old.
+    pub declarations: u64,
 }
 
 /// What the relay moved.
@@ -329,7 +346,7 @@ pub trait Outbox: Send + Sync {
     fn relay(&self, rows_max: usize) -> BoxFuture<'_, Result<Relayed>>;
 }
 
-/// What people ask.
+/// What people ask about the present. Every answer is of one moment, and none changes anything.
 pub trait Inspect: Send + Sync {
     /// All queues with their counts, by name.
     fn queues(&self) -> BoxFuture<'_, Result<Vec<QueueView>>>;
@@ -337,19 +354,142 @@ pub trait Inspect: Send + Sync {
     /// Where a message is and how it fared.
     fn message(&self, id: MessageId) -> BoxFuture<'_, Result<Option<MessageView>>>;
 
-    /// Dead letters, newest first.
-    fn dead_letters(&self, filter: DeadFilter, page: Page) -> BoxFuture<'_, Result<Vec<DeadLetterView>>>;
+    /// Messages in any state, the last sent first. A search that is too broad is cut short.
+    fn messages(&self, find: Find) -> BoxFuture<'_, Result<Found<MessageRow>>>;
 
-    /// How many dead letters match.
-    fn dead_letter_count(&self, filter: DeadFilter) -> BoxFuture<'_, Result<u64>>;
+    /// Dead letters, newest first; those that were redriven only if the query asks for their status.
+    fn dead_letters(&self, find: Find) -> BoxFuture<'_, Result<Found<DeadLetterView>>>;
+
+    /// Dead letters by what they have in common, the largest group first; as [`Inspect::dead_letters`] finds them.
+    fn dead_letter_groups(&self, query: Query, by: GroupBy) -> BoxFuture<'_, Result<Vec<FailureGroup>>>;
+
+    /// Rows of the outbox, the next due first.
+    fn outbox(&self, find: Find) -> BoxFuture<'_, Result<Found<OutboxRow>>>;
+
+    /// The outbox by queue.
+    fn outbox_summary(&self) -> BoxFuture<'_, Result<Vec<OutboxSummary>>>;
 
     /// Workers, newest heartbeat first.
     fn workers(&self) -> BoxFuture<'_, Result<Vec<WorkerView>>>;
+
+    /// What the store tells about itself.
+    fn info(&self) -> BoxFuture<'_, Result<StoreInfo>>;
+}
+
+/// What people ask about the past.
+pub trait History: Send + Sync {
+    /// The run log, newest first, assembled from the log, claims, history and events.
+    fn events(&self, find: Find) -> BoxFuture<'_, Result<Found<EventView>>>;
+
+    /// Counters, one for each span of time from the first to the last, zeros included.
+    fn tallies(&self, which: Tallies) -> BoxFuture<'_, Result<Vec<Tally>>>;
+
+    /// How long the newest runs of a queue took, at most `runs_max` of them.
+    fn run_times(&self, queue: String, runs_max: usize) -> BoxFuture<'_, Result<Vec<Duration>>>;
+
+    /// The audit, newest first; `before`: lines with a lower number only.
+    fn audit(&self, before: Option<u64>, rows_max: usize) -> BoxFuture<'_, Result<Vec<AuditLine>>>;
+}
+
+/// Who changes something, and why. Every change is a line of the audit, written with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Act {
+    /// Who: `local`, or a token's name.
+    pub actor: String,
+    /// What was called, such as `queue pause`.
+    pub verb: String,
+    /// Of what: a name, an id, or the filter that chose the rows.
+    pub object: String,
+    /// Why, if it was said.
+    pub reason: Option<String>,
+}
+
+/// A dead letter that begins a new life.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Redrive {
+    /// The dead letter.
+    pub id: MessageId,
+    /// The id of its new life.
+    pub new_id: MessageId,
+    /// When it is due; `None`: at once.
+    pub due: Option<Due>,
+    /// Moves it to this queue.
+    pub queue: Option<QueueId>,
+    /// Deliveries in all, instead of its own number.
+    pub attempts_max: Option<u32>,
+}
+
+/// What became of one message of a bulk change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Changed {
+    /// Done.
+    Done,
+    /// It is running: its worker is told, and decides how it ends.
+    Asked,
+    /// It was done, dead or cancelled already.
+    AlreadySettled,
+    /// It was redriven already, as this message.
+    AlreadyRetried(MessageId),
+    /// It is not in a state in which this can be done.
+    WrongState(State),
+    /// It is not stored, or not any more.
+    NotFound,
+}
+
+/// What a purge took away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Purged {
+    /// Messages that are gone.
+    pub messages: u64,
+    /// There may be more.
+    pub more: bool,
+}
+
+/// What people change. Each call is one transaction, with its line of the audit.
+pub trait Operate: Send + Sync {
+    /// Changes settings of a queue at run time, each by its name as in `QueueSettings`; `None` goes back to the
+    /// declared value. Answers the queue as it is now.
+    ///
+    /// # Errors
+    ///
+    /// `unknown-queue`; `invalid-config` for a setting that does not exist, is fixed for life, or cannot work.
+    fn change(
+        &self,
+        queue: String,
+        settings: Vec<(String, Option<serde_json::Value>)>,
+        act: Act,
+    ) -> BoxFuture<'_, Result<Queue>>;
+
+    /// Pauses a queue, or all; a pause that is there gets the new reason and end. Answers all that hold it.
+    fn pause(&self, scope: Scope, until: Option<Due>, act: Act) -> BoxFuture<'_, Result<Vec<Pause>>>;
+
+    /// Ends a pause. Answers those that still hold it.
+    fn resume(&self, scope: Scope, act: Act) -> BoxFuture<'_, Result<Vec<Pause>>>;
+
+    /// Cancels messages: what waits becomes a dead letter with the reason `cancelled`; what runs is told to stop.
+    fn cancel(&self, ids: Vec<MessageId>, act: Act) -> BoxFuture<'_, Result<Vec<Changed>>>;
+
+    /// Makes waiting messages due now; their attempts stay as they are.
+    fn hasten(&self, ids: Vec<MessageId>, act: Act) -> BoxFuture<'_, Result<Vec<Changed>>>;
+
+    /// Sends dead letters again, each as a message with a new id and no attempts.
+    fn redrive(&self, redrives: Vec<Redrive>, act: Act) -> BoxFuture<'_, Result<Vec<Changed>>>;
+
+    /// Deletes dead letters for good.
+    fn remove_dead_letters(&self, ids: Vec<MessageId>, act: Act) -> BoxFuture<'_, Result<Vec<Changed>>>;
+
+    /// Drops what waits in a queue, ready or not due, at most `rows_max` messages; what is leased is left alone.
+    fn purge(&self, queue: String, rows_max: usize, act: Act) -> BoxFuture<'_, Result<Purged>>;
+
+    /// Wishes something of a worker, or of all that live; `None` takes a wish back. Answers how many workers it
+    /// concerns.
+    fn steer(&self, worker: Option<String>, wish: Option<Wish>, act: Act) -> BoxFuture<'_, Result<u64>>;
 }
 
 /// What keeps a store in order.
 pub trait Admin: Send + Sync {
-    /// Declares a queue, or gives its stored declaration the new settings.
+    /// Declares a queue, or gives its stored declaration the new settings. What an operator changed at run time
+    /// stays.
     ///
     /// # Errors
     ///
@@ -358,10 +498,6 @@ pub trait Admin: Send + Sync {
 
     /// The declared queue of this name.
     fn queue(&self, name: String) -> BoxFuture<'_, Result<Option<Queue>>>;
-
-    /// Sends dead letters again, each under the new id that stands beside its own; answers how many there were.
-    /// One that is gone, or was redriven before, is passed over.
-    fn redrive(&self, ids: Vec<(MessageId, MessageId)>) -> BoxFuture<'_, Result<u64>>;
 
     /// Deletes what is past its retention, at most `rows_max` rows of each table; answers how many went.
     /// One node does it at a time: another one's call within the minute deletes nothing.
@@ -375,7 +511,7 @@ pub trait Admin: Send + Sync {
 }
 
 /// A whole store.
-pub trait Store: Log + Outbox + Inspect + Admin {
+pub trait Store: Log + Outbox + Inspect + History + Operate + Admin {
     /// What it can do.
     fn capabilities(&self) -> Capabilities;
 }

@@ -2,15 +2,23 @@
 
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use millpond_core::capability::Capabilities;
 use millpond_core::error::{Code, Error, Result};
-use millpond_core::message::{Leased, MessageId, NewMessage, Offset, Token};
+use millpond_core::message::{Due, Leased, MessageId, NewMessage, Offset, Token};
 use millpond_core::queue::QueueSettings;
-use millpond_core::store::{self as port, BoxFuture, ClaimRef, Queue, QueueId, Stored};
+use millpond_core::settle::Settlement;
+use millpond_core::store::{
+    self as port, Act, BoxFuture, Changed, ClaimRef, Purged, Queue, QueueId, Redrive, Stored,
+};
 use millpond_core::time::Timestamp;
-use millpond_core::view::{DeadFilter, DeadLetterView, MessageView, Page, QueueView, WorkerView};
+use millpond_core::query::Query;
+use millpond_core::view::{
+    AuditLine, DeadLetterView, EventView, FailureGroup, Find, Found, GroupBy, MessageRow, MessageView, OutboxRow,
+    OutboxSummary, Pause, QueueView, Scope, StoreInfo, Tallies, Tally, Wish, WorkerView,
+};
 
 /// A leased message with this body.
 pub(crate) fn leased(body: &[u8]) -> Leased {
@@ -44,6 +52,7 @@ pub(crate) struct FakeStore {
     log: Arc<Mutex<Vec<NewMessage>>>,
     ready: Mutex<Vec<Leased>>,
     settled: Mutex<Vec<port::SettleItem>>,
+    some_settled: Condvar,
     refusals: Mutex<Vec<Code>>,
     declarations: AtomicUsize,
     hangs: AtomicBool,
@@ -67,6 +76,14 @@ impl FakeStore {
     /// What was settled so far.
     pub(crate) fn settled(&self) -> Vec<port::SettleItem> {
         self.settled.lock().unwrap().clone()
+    }
+
+    /// What was settled, once something was.
+    pub(crate) fn settled_within(&self, limit: Duration) -> Vec<Settlement> {
+        let none = |settled: &mut Vec<port::SettleItem>| settled.is_empty();
+        let settled = self.settled.lock().unwrap();
+        let (settled, _) = self.some_settled.wait_timeout_while(settled, limit, none).unwrap();
+        settled.iter().map(|item| item.settlement.clone()).collect()
     }
 
     /// The next settlements fail like this, the last of `codes` first.
@@ -152,6 +169,7 @@ impl port::Log for FakeStore {
         }
         let answers = claims.iter().map(|_| port::Settled::Applied { done_anyway: Vec::new() }).collect();
         self.settled.lock().unwrap().extend(claims.into_iter().flat_map(|claim| claim.items));
+        self.some_settled.notify_all();
         self.answer(Ok(answers))
     }
 
@@ -200,15 +218,92 @@ impl port::Inspect for FakeStore {
         self.refuse()
     }
 
-    fn dead_letters(&self, _: DeadFilter, _: Page) -> BoxFuture<'_, Result<Vec<DeadLetterView>>> {
+    fn messages(&self, _: Find) -> BoxFuture<'_, Result<Found<MessageRow>>> {
         self.refuse()
     }
 
-    fn dead_letter_count(&self, _: DeadFilter) -> BoxFuture<'_, Result<u64>> {
+    fn dead_letters(&self, _: Find) -> BoxFuture<'_, Result<Found<DeadLetterView>>> {
+        self.refuse()
+    }
+
+    fn dead_letter_groups(&self, _: Query, _: GroupBy) -> BoxFuture<'_, Result<Vec<FailureGroup>>> {
+        self.refuse()
+    }
+
+    fn outbox(&self, _: Find) -> BoxFuture<'_, Result<Found<OutboxRow>>> {
+        self.refuse()
+    }
+
+    fn outbox_summary(&self) -> BoxFuture<'_, Result<Vec<OutboxSummary>>> {
+        self.refuse()
+    }
+
+    fn info(&self) -> BoxFuture<'_, Result<StoreInfo>> {
         self.refuse()
     }
 
     fn workers(&self) -> BoxFuture<'_, Result<Vec<WorkerView>>> {
+        self.refuse()
+    }
+}
+
+impl port::History for FakeStore {
+    fn events(&self, _: Find) -> BoxFuture<'_, Result<Found<EventView>>> {
+        self.refuse()
+    }
+
+    fn tallies(&self, _: Tallies) -> BoxFuture<'_, Result<Vec<Tally>>> {
+        self.refuse()
+    }
+
+    fn run_times(&self, _: String, _: usize) -> BoxFuture<'_, Result<Vec<std::time::Duration>>> {
+        self.refuse()
+    }
+
+    fn audit(&self, _: Option<u64>, _: usize) -> BoxFuture<'_, Result<Vec<AuditLine>>> {
+        self.refuse()
+    }
+}
+
+impl port::Operate for FakeStore {
+    fn change(
+        &self,
+        _: String,
+        _: Vec<(String, Option<serde_json::Value>)>,
+        _: Act,
+    ) -> BoxFuture<'_, Result<Queue>> {
+        self.refuse()
+    }
+
+    fn pause(&self, _: Scope, _: Option<Due>, _: Act) -> BoxFuture<'_, Result<Vec<Pause>>> {
+        self.refuse()
+    }
+
+    fn resume(&self, _: Scope, _: Act) -> BoxFuture<'_, Result<Vec<Pause>>> {
+        self.refuse()
+    }
+
+    fn cancel(&self, _: Vec<MessageId>, _: Act) -> BoxFuture<'_, Result<Vec<Changed>>> {
+        self.refuse()
+    }
+
+    fn hasten(&self, _: Vec<MessageId>, _: Act) -> BoxFuture<'_, Result<Vec<Changed>>> {
+        self.refuse()
+    }
+
+    fn redrive(&self, _: Vec<Redrive>, _: Act) -> BoxFuture<'_, Result<Vec<Changed>>> {
+        self.refuse()
+    }
+
+    fn remove_dead_letters(&self, _: Vec<MessageId>, _: Act) -> BoxFuture<'_, Result<Vec<Changed>>> {
+        self.refuse()
+    }
+
+    fn purge(&self, _: String, _: usize, _: Act) -> BoxFuture<'_, Result<Purged>> {
+        self.refuse()
+    }
+
+    fn steer(&self, _: Option<String>, _: Option<Wish>, _: Act) -> BoxFuture<'_, Result<u64>> {
         self.refuse()
     }
 }
@@ -226,10 +321,6 @@ impl port::Admin for FakeStore {
     fn queue(&self, name: String) -> BoxFuture<'_, Result<Option<Queue>>> {
         let queues = self.queues.lock().unwrap();
         self.answer(Ok(queues.iter().find(|queue| queue.name == name).cloned()))
-    }
-
-    fn redrive(&self, _: Vec<(MessageId, MessageId)>) -> BoxFuture<'_, Result<u64>> {
-        self.refuse()
     }
 
     fn retain(&self, _: String, _: usize) -> BoxFuture<'_, Result<u64>> {

@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::job::CancelCause;
 use crate::patience::{Patience, roll};
 use crate::pond::Pond;
 use crate::worker::hands::Hands;
@@ -170,7 +171,7 @@ impl Renewer {
     fn tell_if_over(&self) {
         if self.watch.is_over() && !self.watch.lost.swap(true, Ordering::AcqRel) {
             tracing::warn!("the lease is over: running jobs are told to stop");
-            self.stations.iter().for_each(|station| station.board.cancel(None));
+            self.stations.iter().for_each(|station| station.board.cancel(None, CancelCause::LeaseLost));
         }
     }
 
@@ -207,7 +208,7 @@ impl Renewer {
             let ending = Ending::Released(Release::Abandoned);
             let settlement = settle(&policy, Counters::of(message), ending, now, roll());
             let kind = message.kind.as_deref().map(Into::into);
-            SettleItem { offset: message.offset, kind, settlement, error: None, run: Duration::ZERO }
+            SettleItem { offset: message.offset, kind, settlement, error: None, class: None, run: Duration::ZERO }
         });
         let claim = SettleClaim { held, items: items.collect() };
         tracing::warn!(messages = claim.items.len(), "a claim that is not in hand is given back");

@@ -1,7 +1,6 @@
-//! Declarations, redrive, retention, and the end.
+//! Declarations, retention, and the end.
 
 use millpond_core::error::Result;
-use millpond_core::message::MessageId;
 use millpond_core::queue::QueueSettings;
 use millpond_core::store::{Admin, BoxFuture, Queue};
 use millpond_core::time::Timestamp;
@@ -17,10 +16,6 @@ impl Admin for SqliteStore {
 
     fn queue(&self, name: String) -> BoxFuture<'_, Result<Option<Queue>>> {
         self.read("look a queue up", move |conn, _| Ok(stored_queue(conn, &name)?.map(|(queue, _)| queue)))
-    }
-
-    fn redrive(&self, ids: Vec<(MessageId, MessageId)>) -> BoxFuture<'_, Result<u64>> {
-        self.writer.write(Durable::Yes, "redrive dead letters", move |tx| tx.redrive(&ids))
     }
 
     fn retain(&self, node: String, rows_max: usize) -> BoxFuture<'_, Result<u64>> {

@@ -115,7 +115,7 @@ pub(crate) fn message_view(conn: &Connection, now: Timestamp, id: MessageId) -> 
         None
     };
     let Some(mut view) = view else { return Ok(None) };
-    view.events = events(conn, id, view.sent_at, direct, &deliveries)?;
+    view.events = events(conn, &view, direct, &deliveries)?;
     if let Some(error) = view.events.iter().rev().find_map(|event| event.error.clone()) {
         view.error = Some(error);
     }
@@ -350,6 +350,8 @@ fn view(conn: &Connection, id: MessageId, envelope: Envelope, state: State) -> T
         suspect: envelope.suspect,
         behind: None,
         redriven_as: None,
+        retry_of: None,
+        cancel_asked: false,
         events: Vec::new(),
     })
 }
@@ -357,41 +359,58 @@ fn view(conn: &Connection, id: MessageId, envelope: Envelope, state: State) -> T
 /// The run log of a message. Only what is rare has rows; the rest is read from the message and its claims.
 fn events(
     conn: &Connection,
-    id: MessageId,
-    sent_at: Timestamp,
+    message: &MessageView,
     direct: bool,
     deliveries: &[Delivery],
 ) -> Tried<Vec<EventView>> {
-    let word = |kind: EventKind| kind.as_str().to_owned();
-    let sent = EventView {
-        kind: word(EventKind::Enqueue),
-        reason: direct.then(|| "send".to_owned()),
-        attempt: 0,
-        at: sent_at,
+    let MessageView { id, sent_at, .. } = *message;
+    let (queue, name) = (message.queue.as_str(), message.kind.as_str());
+    let entry = |kind, attempt, delivery: u32, at| EventView {
+        id: format!("{id}-{delivery}-{kind}"),
+        message: Some(id),
+        queue: queue.to_owned(),
+        name: name.to_owned(),
+        kind,
+        reason: None,
+        attempt,
+        delivery,
+        count: 1,
+        at,
         worker: None,
+        run: None,
         error: None,
+        retry_of: None,
+    };
+    let sent = EventView {
+        reason: direct.then(|| "send".to_owned()),
+        ..entry(EventKind::Enqueue, 0, 0, sent_at)
     };
     // In order of time, then of deliveries; a start comes before its end.
     let mut ordered = vec![((sent_at, 0, 0), sent)];
     for Delivery { row, run, .. } in deliveries {
         let Some(run) = run else { continue };
         let (attempt, delivery) = (row.attempt + 1, row.attempt + row.releases + 1);
-        let event = |kind, at| EventView {
-            kind: word(kind),
-            reason: None,
-            attempt,
-            at,
-            worker: run.worker.clone(),
-            error: None,
-        };
+        let event =
+            |kind, at| EventView { worker: run.worker.clone(), ..entry(kind, attempt, delivery, at) };
         ordered.push(((run.leased_at, delivery, 1), event(EventKind::Start, run.leased_at)));
-        ordered.extend(run.done_at.map(|at| ((at, delivery, 2), event(EventKind::Success, at))));
+        ordered.extend(run.done_at.map(|at| {
+            let success = EventView { run: Some(at.since(run.leased_at)), ..event(EventKind::Success, at) };
+            ((at, delivery, 2), success)
+        }));
     }
     let mut stored = conn.prepare_cached(sql("message_events"))?;
     let rows = stored.query_map([id.0], |row| {
-        let (attempt, releases, at): (u32, u32, _) = (row.get(2)?, row.get(3)?, instant(row.get(6)?));
-        let (kind, reason, worker, error) = (row.get(0)?, Some(row.get(1)?), row.get(4)?, row.get(5)?);
-        Ok(((at, attempt + releases, 2), EventView { kind, reason, attempt, at, worker, error }))
+        let (kind, attempt, releases): (String, u32, u32) = (row.get(0)?, row.get(2)?, row.get(3)?);
+        let (delivery, at) = (attempt + releases, instant(row.get(6)?));
+        // A word of a later release is shown as what it is at least: a move.
+        let kind = EventKind::parse(&kind).unwrap_or(EventKind::Recover);
+        let view = EventView {
+            reason: Some(row.get(1)?),
+            worker: row.get(4)?,
+            error: row.get(5)?,
+            ..entry(kind, attempt, delivery, at)
+        };
+        Ok(((at, delivery, 2), view))
     })?;
     for row in rows {
         ordered.push(row?);

@@ -12,12 +12,14 @@ mod connect;
 mod draft;
 mod error;
 mod find;
+mod history;
 mod inspect;
 mod lane;
 mod lease;
 mod location;
 mod log;
 mod migrate;
+mod operate;
 mod outbox;
 #[cfg(test)]
 mod plans;

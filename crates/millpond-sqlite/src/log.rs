@@ -141,7 +141,8 @@ fn renew(conn: &Connection, now: Timestamp, renewal: &Renewal) -> Tried<Renewed>
             token: Token(row.get(3)?),
         })
     })?;
-    Ok(Renewed { now, claims: rows.collect::<rusqlite::Result<_>>()? })
+    let claims = rows.collect::<rusqlite::Result<_>>()?;
+    Ok(Renewed { now, claims, wish: None, cancels: Vec::new() })
 }
 
 pub(crate) fn pulse(conn: &Connection, now: Timestamp, queues: &[QueueId]) -> Tried<Pulse> {
@@ -159,5 +160,5 @@ pub(crate) fn pulse(conn: &Connection, now: Timestamp, queues: &[QueueId]) -> Tr
     })?;
     let heads = rows.collect::<rusqlite::Result<_>>()?;
     let next = conn.prepare_cached(sql("outbox_next"))?.query_row([], |row| row.get(0)).optional()?;
-    Ok(Pulse { now, heads, next_due: next.map(Timestamp::from_micros) })
+    Ok(Pulse { now, heads, next_due: next.map(Timestamp::from_micros), declarations: 0 })
 }

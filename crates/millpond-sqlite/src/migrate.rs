@@ -4,7 +4,10 @@ use millpond_core::error::{Code, Error, Result};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
 /// The migrations, in order. The first has number 1.
-const MIGRATIONS: [(&str, &str); 1] = [("0001_log", include_str!("../migrations/0001_log.sql"))];
+const MIGRATIONS: [(&str, &str); 2] = [
+    ("0001_log", include_str!("../migrations/0001_log.sql")),
+    ("0002_operations", include_str!("../migrations/0002_operations.sql")),
+];
 
 /// A migration as people see it.
 #[derive(Debug, Clone, PartialEq, Eq)]

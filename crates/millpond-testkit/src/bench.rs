@@ -12,7 +12,8 @@ use millpond_core::message::MessageId;
 use millpond_core::queue::QueueSettings;
 use millpond_core::store::{self, Clock, Store, TakeOver, TakenOver};
 use millpond_core::time::Timestamp;
-use millpond_core::view::{DeadFilter, DeadLetterView, MessageView, Page, QueueView};
+use millpond_core::query::{Field, Query};
+use millpond_core::view::{DeadLetterView, Find, MessageView, QueueView};
 use millpond_engine::body::Body;
 use millpond_engine::item::Item;
 use millpond_engine::pond::Pond;
@@ -312,7 +313,7 @@ impl Bench {
     /// The events of a message, as kind and reason.
     pub async fn events(&self, id: MessageId) -> Vec<(String, String)> {
         let events = self.look(id).await.events;
-        events.into_iter().map(|event| (event.kind, event.reason.unwrap_or_default())).collect()
+        events.into_iter().map(|event| (event.kind.as_str().to_owned(), event.reason.unwrap_or_default())).collect()
     }
 
     /// The dead letters of a queue.
@@ -321,9 +322,9 @@ impl Bench {
     ///
     /// When the store does not answer.
     pub async fn dead<B>(&self, queue: &TestQueue<B>) -> Vec<DeadLetterView> {
-        let filter = DeadFilter { queue: Some(queue.name().to_owned()), ..DeadFilter::default() };
-        let page = Page { skip: 0, rows_max: 1_000 };
-        self.first.store.dead_letters(filter, page).await.expect("the dead letters are listed")
+        let query = Query::default().and(Field::Queue, [queue.name().to_owned()]);
+        let find = Find { query, rows_max: 1_000, bodies: true, ..Find::default() };
+        self.first.store.dead_letters(find).await.expect("the dead letters are listed").items
     }
 
     /// Waits until nothing of a queue is ready, leased or waiting, and this many messages are done.

@@ -12,6 +12,7 @@ use millpond_core::settle::{Counters, Ending, Policy, Settlement, Verdict, settl
 use millpond_core::store::{
     Claim, Lease, LeaseRequest, Queue, Renewal, Renewed, SettleClaim, SettleItem, Settled, Store,
 };
+use millpond_core::view::WorkerFacts;
 
 /// The lease of every holder.
 pub const HOLDER_LEASE: Duration = Duration::from_secs(30);
@@ -43,6 +44,7 @@ impl Holder {
             slots: 1,
             busy: 0,
             error: None,
+            facts: WorkerFacts::default(),
         };
         self.store.renew(renewal).await.expect("a renewal is recorded")
     }
@@ -110,6 +112,7 @@ impl Holder {
             kind: None,
             error: (settlement != Settlement::Done).then(|| "it broke".to_owned()),
             settlement,
+            class: None,
             run: Duration::from_millis(5),
         };
         let items = ends.into_iter().map(item).collect();

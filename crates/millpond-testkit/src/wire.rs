@@ -5,14 +5,19 @@ use std::time::Duration;
 
 use millpond_core::capability::Capabilities;
 use millpond_core::error::{Code, Error, Result};
-use millpond_core::message::{Leased, MessageId, NewMessage, Offset};
+use millpond_core::message::{Due, Leased, MessageId, NewMessage, Offset};
 use millpond_core::queue::QueueSettings;
 use millpond_core::store::{
-    Admin, Begun, BoxFuture, ClaimRef, Inspect, Lease, LeaseRequest, Log, Outbox, Pulse, Queue, QueueId,
-    Relayed, Renewal, Renewed, SettleClaim, Settled, Store, Stored, TakeOver, TakenOver,
+    Act, Admin, Begun, BoxFuture, Changed, ClaimRef, History, Inspect, Lease, LeaseRequest, Log, Operate, Outbox,
+    Pulse, Purged, Queue, QueueId, Redrive, Relayed, Renewal, Renewed, SettleClaim, Settled, Store, Stored, TakeOver,
+    TakenOver,
 };
 use millpond_core::time::Timestamp;
-use millpond_core::view::{DeadFilter, DeadLetterView, MessageView, Page, QueueView, WorkerView};
+use millpond_core::query::Query;
+use millpond_core::view::{
+    AuditLine, DeadLetterView, EventView, FailureGroup, Find, Found, GroupBy, MessageRow, MessageView, OutboxRow,
+    OutboxSummary, Pause, QueueView, Scope, StoreInfo, Tallies, Tally, Wish, WorkerView,
+};
 
 /// A store that passes every call on, while it is connected.
 ///
@@ -118,9 +123,36 @@ impl Inspect for Wire {
     pass_on! {
         fn queues() -> Vec<QueueView>;
         fn message(id: MessageId) -> Option<MessageView>;
-        fn dead_letters(filter: DeadFilter, page: Page) -> Vec<DeadLetterView>;
-        fn dead_letter_count(filter: DeadFilter) -> u64;
+        fn messages(find: Find) -> Found<MessageRow>;
+        fn dead_letters(find: Find) -> Found<DeadLetterView>;
+        fn dead_letter_groups(query: Query, by: GroupBy) -> Vec<FailureGroup>;
+        fn outbox(find: Find) -> Found<OutboxRow>;
+        fn outbox_summary() -> Vec<OutboxSummary>;
         fn workers() -> Vec<WorkerView>;
+        fn info() -> StoreInfo;
+    }
+}
+
+impl History for Wire {
+    pass_on! {
+        fn events(find: Find) -> Found<EventView>;
+        fn tallies(which: Tallies) -> Vec<Tally>;
+        fn run_times(queue: String, runs_max: usize) -> Vec<Duration>;
+        fn audit(before: Option<u64>, rows_max: usize) -> Vec<AuditLine>;
+    }
+}
+
+impl Operate for Wire {
+    pass_on! {
+        fn change(queue: String, settings: Vec<(String, Option<serde_json::Value>)>, act: Act) -> Queue;
+        fn pause(scope: Scope, until: Option<Due>, act: Act) -> Vec<Pause>;
+        fn resume(scope: Scope, act: Act) -> Vec<Pause>;
+        fn cancel(ids: Vec<MessageId>, act: Act) -> Vec<Changed>;
+        fn hasten(ids: Vec<MessageId>, act: Act) -> Vec<Changed>;
+        fn redrive(redrives: Vec<Redrive>, act: Act) -> Vec<Changed>;
+        fn remove_dead_letters(ids: Vec<MessageId>, act: Act) -> Vec<Changed>;
+        fn purge(queue: String, rows_max: usize, act: Act) -> Purged;
+        fn steer(worker: Option<String>, wish: Option<Wish>, act: Act) -> u64;
     }
 }
 
@@ -128,7 +160,6 @@ impl Admin for Wire {
     pass_on! {
         fn declare(name: String, settings: QueueSettings) -> Queue;
         fn queue(name: String) -> Option<Queue>;
-        fn redrive(ids: Vec<(MessageId, MessageId)>) -> u64;
         fn retain(node: String, rows_max: usize) -> u64;
         fn now() -> Timestamp;
     }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// What core may use from others: it decides, so it needs words and no machinery.
-const CORE_USES: &[&str] = &["serde", "serde_json", "thiserror", "uuid"];
+const CORE_USES: &[&str] = &["serde", "serde_json", "sha2", "thiserror", "uuid"];
 
 /// Drivers: only the store of that database may use one.
 const DRIVERS: &[(&str, &str)] = &[

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use millpond::view::{DeadLetterView, Page};
+use millpond::view::{Count, DeadLetterView, Find};
 use millpond::{MessageId, Timestamp};
 use serde::Serialize;
 
@@ -80,12 +80,12 @@ pub(super) async fn run(args: Args, context: &Context) -> Done {
     if let Some(name) = &args.filter.queue {
         queue::must_be_declared(&pond, name).await?;
     }
-    let filter = args.filter.into_filter();
-    let page = Page { skip: 0, rows_max: usize::try_from(args.limit).unwrap_or(usize::MAX) };
-    let found = pond.store().dead_letters(filter.clone(), page).await?;
-    let shown: Vec<Shown> = found.into_iter().map(Shown::from).collect();
+    let rows_max = usize::try_from(args.limit).unwrap_or(usize::MAX);
+    let find = Find { query: args.filter.into_query(), rows_max, bodies: true, count: Count::All, after: None };
+    let found = pond.store().dead_letters(find).await?;
+    let shown: Vec<Shown> = found.items.into_iter().map(Shown::from).collect();
     context.output.list(&shown, &COLUMNS, "no dead letters")?;
-    let count = pond.store().dead_letter_count(filter).await?;
+    let count = found.matched;
     if (shown.len() as u64) < count {
         note(&format!("{} of {count} dead letters; --limit shows more", shown.len()))?;
     }

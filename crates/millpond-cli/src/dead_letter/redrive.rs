@@ -3,9 +3,12 @@
 use std::io::{self, IsTerminal, Write as _};
 use std::process::ExitCode;
 
-use millpond::view::{DeadFilter, Page};
+use millpond::query::Query;
+use millpond::view::{Count, Find};
 use millpond::{Code, Error, IdSource, MessageId, Pond};
 use serde::Serialize;
+
+use millpond_core::store::{Act, Changed, Redrive};
 
 use super::Filter;
 use crate::exit::{Done, Exit, Failure};
@@ -67,8 +70,11 @@ pub(super) async fn run(args: Args, context: &Context) -> Done {
         return Err(Failure::new(Exit::Refused, "invalid-filter", tried).advice(advice));
     }
     let Args { filter, dry_run, expect, yes, .. } = args;
-    let filter = filter.into_filter();
     let pond = open::to_write(context.config.store()).await?;
+    if let Some(name) = &filter.queue {
+        queue::must_be_declared(&pond, name).await?;
+    }
+    let filter = filter.into_query();
     let matched = count(&pond, &filter).await?;
     if let Some(expected) = expect.filter(|expected| *expected != matched) {
         let why = format!("expected {expected}, now {matched}; nothing was done");
@@ -85,11 +91,9 @@ pub(super) async fn run(args: Args, context: &Context) -> Done {
     done
 }
 
-async fn count(pond: &Pond, filter: &DeadFilter) -> Result<u64, Failure> {
-    if let Some(name) = &filter.queue {
-        queue::must_be_declared(pond, name).await?;
-    }
-    Ok(pond.store().dead_letter_count(filter.clone()).await?)
+async fn count(pond: &Pond, filter: &Query) -> Result<u64, Failure> {
+    let find = Find { query: filter.clone(), count: Count::All, ..Find::default() };
+    Ok(pond.store().dead_letters(find).await?.matched)
 }
 
 /// Asks a person; a script must have said it.
@@ -109,7 +113,7 @@ fn confirm(matched: u64) -> Result<(), Failure> {
     }
 }
 
-async fn redrive(pond: &Pond, filter: &DeadFilter, matched: u64, context: &Context) -> Done {
+async fn redrive(pond: &Pond, filter: &Query, matched: u64, context: &Context) -> Done {
     let ids = IdSource::new();
     let mut done = Redriven { matched, redriven: 0, dry_run: false, messages: Vec::new() };
     // What is redriven leaves the list, so its first page is always the next one. Dead letters that come
@@ -130,15 +134,30 @@ async fn redrive(pond: &Pond, filter: &DeadFilter, matched: u64, context: &Conte
 
 async fn page(
     pond: &Pond,
-    filter: &DeadFilter,
+    filter: &Query,
     ids: &IdSource,
     most: u64,
 ) -> Result<(u64, Vec<Again>), Failure> {
     let rows_max = PAGE_ROWS.min(usize::try_from(most).unwrap_or(PAGE_ROWS));
-    let found = pond.store().dead_letters(filter.clone(), Page { skip: 0, rows_max }).await?;
+    let find = Find { query: filter.clone(), rows_max, ..Find::default() };
+    let found = pond.store().dead_letters(find).await?.items;
     let new = ids.ids(found.len())?;
     let pairs: Vec<_> = found.iter().map(|dead| dead.id).zip(new).collect();
-    let count = pond.store().redrive(pairs.clone()).await?;
+    let again = |(id, new_id): &(MessageId, MessageId)| Redrive {
+        id: *id,
+        new_id: *new_id,
+        due: None,
+        queue: None,
+        attempts_max: None,
+    };
+    let act = Act {
+        actor: "local".to_owned(),
+        verb: "dead-letter redrive".to_owned(),
+        object: String::new(),
+        reason: None,
+    };
+    let changed = pond.store().redrive(pairs.iter().map(again).collect(), act).await?;
+    let count = changed.iter().filter(|changed| **changed == Changed::Done).count() as u64;
     Ok((count, pairs.into_iter().map(|(id, redriven_as)| Again { id, redriven_as }).collect()))
 }
 

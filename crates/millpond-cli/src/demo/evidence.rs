@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use millpond::sqlite::rusqlite::{self, Connection};
-use millpond::view::{DeadFilter, Page, QueueView};
+use millpond::query::{Field, Query};
+use millpond::view::{Find, QueueView};
 use millpond::{Code, Error, MessageId, Pond, Result};
 
 use crate::demo::check::{Counts, Held};
@@ -54,14 +55,14 @@ pub(crate) fn counts(queues: &[QueueView]) -> BTreeMap<Kind, Counts> {
 }
 
 async fn dead_letters_of(pond: &Pond, kind: Kind) -> Result<Vec<(MessageId, String)>> {
-    let filter = DeadFilter { queue: Some(kind.queue().name().to_owned()), ..DeadFilter::default() };
+    let query = Query::default().and(Field::Queue, [kind.queue().name().to_owned()]);
+    let mut find = Find { query, rows_max: PAGE_ROWS, ..Find::default() };
     let mut all = Vec::new();
     loop {
-        let page = Page { skip: all.len() as u64, rows_max: PAGE_ROWS };
-        let rows = pond.store().dead_letters(filter.clone(), page).await?;
-        let last = rows.len() < PAGE_ROWS;
-        all.extend(rows.into_iter().map(|letter| (letter.id, letter.reason)));
-        if last {
+        let page = pond.store().dead_letters(find.clone()).await?;
+        all.extend(page.items.into_iter().map(|letter| (letter.id, letter.reason)));
+        find.after = page.next;
+        if find.after.is_none() {
             return Ok(all);
         }
     }

@@ -141,8 +141,8 @@ impl From<MessageView> for Shown {
 
 impl From<EventView> for Event {
     fn from(view: EventView) -> Self {
-        let EventView { kind, reason, attempt, at, worker, error } = view;
-        Self { at, kind, reason, attempt, worker, error }
+        let EventView { kind, reason, attempt, at, worker, error, .. } = view;
+        Self { at, kind: kind.as_str().to_owned(), reason, attempt, worker, error }
     }
 }
 

@@ -6,6 +6,7 @@ use millpond::state::State;
 use millpond::text::format_duration;
 use millpond::view::{MessageView, QueueView, WorkerView};
 use millpond::{MessageId, Timestamp};
+use millpond_core::reason::EventKind;
 use serde::Serialize;
 
 use super::instant;
@@ -79,7 +80,7 @@ fn done(message: &MessageView) -> Cause {
         .events
         .iter()
         .rev()
-        .find(|event| event.kind == "SUCCESS")
+        .find(|event| event.kind == EventKind::Success)
         .and_then(|event| event.worker.as_ref());
     let by = worker.map(|worker| format!(" by worker {worker}")).unwrap_or_default();
     Cause::new("done", format!("it was acknowledged{by}, at attempt {}", message.attempt.max(1)))
@@ -242,7 +243,7 @@ fn shown(duration: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use millpond::QueueSettings;
-    use millpond::view::EventView;
+    use millpond::view::{EventView, WorkerFacts};
     use serde_json::Value;
 
     use super::*;
@@ -277,18 +278,28 @@ mod tests {
             suspect: 0,
             behind: None,
             redriven_as: None,
+            retry_of: None,
+            cancel_asked: false,
             events: Vec::new(),
         }
     }
 
     fn event(kind: &str, reason: Option<&str>) -> EventView {
         EventView {
-            kind: kind.into(),
+            id: String::new(),
+            message: None,
+            queue: "mail".into(),
+            name: "mail".into(),
+            kind: EventKind::parse(kind).unwrap(),
             reason: reason.map(str::to_owned),
             attempt: 1,
+            delivery: 1,
+            count: 1,
             at: at(960),
             worker: Some("w1".into()),
+            run: None,
             error: None,
+            retry_of: None,
         }
     }
 
@@ -304,6 +315,8 @@ mod tests {
             lease_until: at(1_020),
             stopped: false,
             error: None,
+            facts: WorkerFacts::default(),
+            wish: None,
         }
     }
 
@@ -320,6 +333,8 @@ mod tests {
             sent: 1,
             oldest_ready: None,
             listeners: 0,
+            changes: Vec::new(),
+            paused_by: Vec::new(),
         }
     }
 
