@@ -8,16 +8,16 @@ use std::time::Duration;
 use millpond_core::capability::Capabilities;
 use millpond_core::error::{Code, Error, Result};
 use millpond_core::message::{Due, Leased, MessageId, NewMessage, Offset, Token};
+use millpond_core::query::Query;
 use millpond_core::queue::QueueSettings;
 use millpond_core::settle::Settlement;
 use millpond_core::store::{
     self as port, Act, BoxFuture, Changed, ClaimRef, Purged, Queue, QueueId, Redrive, Stored,
 };
 use millpond_core::time::Timestamp;
-use millpond_core::query::Query;
 use millpond_core::view::{
-    AuditLine, DeadLetterView, EventView, FailureGroup, Find, Found, GroupBy, MessageRow, MessageView, OutboxRow,
-    OutboxSummary, Pause, QueueView, Scope, StoreInfo, Tallies, Tally, Wish, WorkerView,
+    AuditLine, DeadLetterView, EventView, FailureGroup, Find, Found, GroupBy, MessageRow, MessageView,
+    OutboxRow, OutboxSummary, Pause, QueueView, Scope, StoreInfo, Tallies, Tally, Wish, WorkerView,
 };
 
 /// A leased message with this body.

@@ -24,6 +24,20 @@ tokio::task_local! {
     static CURRENT: Arc<JobContext>;
 }
 
+/// Why a job should stop. The first cause counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CancelCause {
+    /// Its time is up. An error that it returns now is recorded as a timeout.
+    Timeout,
+    /// Its worker's lease is over, or somebody else has the message already: a result may not count any more.
+    LeaseLost,
+    /// Its worker stops. An error that it returns now is no fault of the message: the attempt is given back.
+    Shutdown,
+    /// Somebody asked for it.
+    Requested,
+}
+
 /// One delivery of one message, as its handler sees it.
 ///
 /// A handler is a plain function of its job, so its test needs no queue:
@@ -103,7 +117,7 @@ impl<B> Job<B> {
         &self.headers
     }
 
-    /// Resolves when the job should stop: timeout, lost lease or shutdown. Never before, so it belongs into a
+    /// Resolves when the job should stop; [`Job::cancel_cause`] says why. Never before, so it belongs into a
     /// `select!`.
     ///
     /// ```no_run
@@ -118,6 +132,9 @@ impl<B> Job<B> {
     ///     }
     /// }
     /// ```
+    ///
+    /// A handler that has nothing to say of the message may return an error instead: at a stop of the worker the
+    /// attempt is then given back, at a timeout it has failed.
     pub async fn cancelled(&self) {
         self.context.cancelled().await;
     }
@@ -125,6 +142,16 @@ impl<B> Job<B> {
     /// Whether the job should stop.
     pub fn is_cancelled(&self) -> bool {
         self.context.is_cancelled()
+    }
+
+    /// Why the job should stop; `None` while it should go on.
+    pub fn cancel_cause(&self) -> Option<CancelCause> {
+        self.context.cause()
+    }
+
+    /// The number of this delivery, counted from 1: unlike the attempt, it never falls.
+    pub const fn delivery(&self) -> u32 {
+        self.attempt.saturating_add(self.releases)
     }
 
     /// The error to be recorded beside the verdict; the last one counts.
@@ -216,7 +243,7 @@ pub(crate) struct JobContext {
     held: ClaimRef,
     offset: Offset,
     unit_limit: Duration,
-    cancelled: AtomicBool,
+    cause: OnceLock<CancelCause>,
     /// Made by the first handler that waits.
     cancel: OnceLock<CancellationToken>,
     noted: Mutex<Option<String>>,
@@ -241,7 +268,7 @@ impl JobContext {
             held,
             offset,
             unit_limit,
-            cancelled: AtomicBool::new(false),
+            cause: OnceLock::new(),
             cancel: OnceLock::new(),
             noted: Mutex::new(None),
             unit_open: AtomicBool::new(false),
@@ -263,9 +290,9 @@ impl JobContext {
         CURRENT.try_with(open).unwrap_or(false)
     }
 
-    /// Tells the job to stop.
-    pub(crate) fn cancel(&self) {
-        self.cancelled.store(true, Ordering::Relaxed);
+    /// Tells the job to stop. If it was told already, the first cause stays.
+    pub(crate) fn cancel(&self, cause: CancelCause) {
+        let _ = self.cause.set(cause);
         // Between the store above and the load below, and the other way round in `cancelled`: one of the two
         // sees what the other wrote.
         fence(Ordering::SeqCst);
@@ -276,7 +303,12 @@ impl JobContext {
 
     /// Whether the job was told to stop.
     pub(crate) fn is_cancelled(&self) -> bool {
-        self.cancelled.load(Ordering::Relaxed)
+        self.cause.get().is_some()
+    }
+
+    /// Why the job was told to stop.
+    pub(crate) fn cause(&self) -> Option<CancelCause> {
+        self.cause.get().copied()
     }
 
     /// Resolves when the job is told to stop.
@@ -388,12 +420,14 @@ mod tests {
         let job = Job::for_test(());
         let context = Arc::clone(&job.context);
         assert!(!job.is_cancelled());
-        tokio::join!(job.cancelled(), async { context.cancel() });
+        tokio::join!(job.cancelled(), async { context.cancel(CancelCause::Timeout) });
         job.cancelled().await;
         assert!(job.is_cancelled());
+        context.cancel(CancelCause::Shutdown);
+        assert_eq!(job.cancel_cause(), Some(CancelCause::Timeout), "the first cause counts");
 
         let late = Job::for_test(());
-        late.context.cancel();
+        late.context.cancel(CancelCause::LeaseLost);
         late.cancelled().await;
     }
 

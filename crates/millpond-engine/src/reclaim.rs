@@ -93,5 +93,12 @@ fn lost(claim: &TakenOver, message: &Leased, now: Timestamp) -> SettleItem {
 }
 
 fn item(offset: Offset, kind: Option<&str>, settlement: Settlement) -> SettleItem {
-    SettleItem { offset, kind: kind.map(Into::into), settlement, error: None, class: None, run: Duration::ZERO }
+    SettleItem {
+        offset,
+        kind: kind.map(Into::into),
+        settlement,
+        error: None,
+        class: None,
+        run: Duration::ZERO,
+    }
 }

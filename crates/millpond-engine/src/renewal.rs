@@ -208,7 +208,14 @@ impl Renewer {
             let ending = Ending::Released(Release::Abandoned);
             let settlement = settle(&policy, Counters::of(message), ending, now, roll());
             let kind = message.kind.as_deref().map(Into::into);
-            SettleItem { offset: message.offset, kind, settlement, error: None, class: None, run: Duration::ZERO }
+            SettleItem {
+                offset: message.offset,
+                kind,
+                settlement,
+                error: None,
+                class: None,
+                run: Duration::ZERO,
+            }
         });
         let claim = SettleClaim { held, items: items.collect() };
         tracing::warn!(messages = claim.items.len(), "a claim that is not in hand is given back");

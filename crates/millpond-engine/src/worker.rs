@@ -15,6 +15,7 @@ pub(crate) mod settler;
 pub(crate) mod slot;
 mod start;
 mod suspects;
+mod watchdog;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -60,9 +61,27 @@ pub struct Worker {
     pub(crate) registrations: Vec<Registration>,
     pub(crate) concurrency: usize,
     pub(crate) lease: Option<Duration>,
+    pub(crate) timeout: Option<Duration>,
     pub(crate) shutdown_timeout: Duration,
     pub(crate) cancel_grace: Duration,
     pub(crate) poll: PollSettings,
+}
+
+/// What a worker had to leave behind when it stopped. Nothing of it is lost: it is delivered again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Stopped {
+    /// Handlers that were told to stop and did not: their messages were given back while they ran.
+    pub given_up: usize,
+    /// Messages whose end could not be recorded: they are delivered again when the lease is over.
+    pub unrecorded: usize,
+}
+
+impl Stopped {
+    /// Whether everything was settled or given back.
+    pub const fn is_clean(self) -> bool {
+        self.given_up == 0 && self.unrecorded == 0
+    }
 }
 
 /// A handler that is bound to its states when the worker starts.
@@ -89,6 +108,7 @@ impl Worker {
             registrations: Vec::new(),
             concurrency: CONCURRENCY_DEFAULT,
             lease: None,
+            timeout: None,
             shutdown_timeout: Duration::from_secs(30),
             cancel_grace: Duration::from_secs(5),
             poll: PollSettings::default(),
@@ -135,6 +155,12 @@ impl Worker {
         self
     }
 
+    /// How long one run may take here. A shorter timeout of the queue counts. Default: the queue's.
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.timeout = Some(limit);
+        self
+    }
+
     /// How long running handlers may take to end after the worker was told to stop. Default: 30 s.
     pub fn shutdown_timeout(mut self, limit: Duration) -> Self {
         self.shutdown_timeout = limit;
@@ -163,7 +189,7 @@ impl Worker {
     /// Before it leases anything: `handler-missing` (none, or two for one kind), `unknown-queue`,
     /// `invalid-config`, or what the store says. Once it runs, no error of the store ends it.
     pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Result<()> {
-        run::run(self, shutdown, std::future::pending()).await
+        run::run(self, shutdown, std::future::pending()).await.map(drop)
     }
 
     /// The same, but when `hurry` resolves too, handlers are told to stop at once.
@@ -176,6 +202,19 @@ impl Worker {
         shutdown: impl Future<Output = ()>,
         hurry: impl Future<Output = ()>,
     ) -> Result<()> {
+        run::run(self, shutdown, hurry).await.map(drop)
+    }
+
+    /// The same, and says what the stop had to leave behind.
+    ///
+    /// # Errors
+    ///
+    /// As for [`run_until`](Self::run_until).
+    pub async fn run_until_stopped(
+        self,
+        shutdown: impl Future<Output = ()>,
+        hurry: impl Future<Output = ()>,
+    ) -> Result<Stopped> {
         run::run(self, shutdown, hurry).await
     }
 
@@ -192,7 +231,7 @@ impl Worker {
             second.next().await;
             second.next().await;
         };
-        run::run(self, async { first.next().await }, hurry).await
+        run::run(self, async { first.next().await }, hurry).await.map(drop)
     }
 
     fn register<B: Body, C, A>(

@@ -12,7 +12,7 @@ use millpond_core::store::ClaimRef;
 use millpond_core::time::Timestamp;
 use tokio::sync::Notify;
 
-use crate::job::JobContext;
+use crate::job::{CancelCause, JobContext};
 
 /// What must be known of a message to settle it.
 #[derive(Debug, Clone)]
@@ -125,12 +125,12 @@ impl Board {
     }
 
     /// Tells every handler to stop, or those of one claim.
-    pub(crate) fn cancel(&self, token: Option<Token>) {
+    pub(crate) fn cancel(&self, token: Option<Token>, cause: CancelCause) {
         for slot in 0..self.slots.len() {
             if let Some(running) = &*self.lock(slot)
                 && token.is_none_or(|token| running.envelope.held.token == token)
             {
-                running.context.cancel();
+                running.context.cancel(cause);
             }
         }
     }
@@ -156,13 +156,14 @@ impl Board {
         match running.told {
             None if timeout <= age => {
                 running.told = Some(now);
-                running.context.cancel();
+                running.context.cancel(CancelCause::Timeout);
                 None
             }
             Some(told) if grace <= now.saturating_duration_since(told) => {
                 let running = place.take()?;
                 drop(place);
-                let error = format!("it ran longer than {timeout:?} and did not stop within {grace:?}");
+                let error =
+                    format!("timeout: it ran longer than {timeout:?} and did not stop within {grace:?}");
                 self.give_up(slot);
                 Some((running.envelope, Ending::Failed(Failure::Timeout), Some(error), age))
             }
@@ -179,11 +180,6 @@ impl Board {
             Some((running.envelope, Ending::Released(Release::Shutdown), None, run))
         };
         (0..self.slots.len()).filter_map(take).collect()
-    }
-
-    /// Whether a handler was told to stop because its time was up.
-    pub(crate) fn was_told(running: &Running) -> bool {
-        running.told.is_some()
     }
 
     fn give_up(&self, slot: usize) {

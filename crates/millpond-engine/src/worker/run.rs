@@ -17,17 +17,18 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::ids;
+use crate::job::CancelCause;
 use crate::patience::Patience;
 use crate::pond::Pond;
 use crate::pulse::Activity;
 use crate::renewal::LeaseWatch;
-use crate::worker::Worker;
 use crate::worker::hands::Hands;
 use crate::worker::line::{Line, release, suspect_turns, take_claim};
 use crate::worker::settler::Endings;
 use crate::worker::slot;
 use crate::worker::start;
 use crate::worker::suspects::{Answer, Suspects};
+use crate::worker::{Stopped, Worker};
 
 /// How often running handlers are compared with their time limits.
 const WATCH_EVERY: Duration = Duration::from_millis(100);
@@ -43,12 +44,11 @@ pub(crate) async fn run(
     worker: Worker,
     shutdown: impl Future<Output = ()>,
     hurry: impl Future<Output = ()>,
-) -> Result<()> {
+) -> Result<Stopped> {
     let mut running = start::start(worker).await?;
     let (mut shutdown, mut hurry) = (pin!(shutdown), pin!(hurry));
     running.work(shutdown.as_mut()).await;
-    running.stop(hurry.as_mut()).await;
-    Ok(())
+    Ok(running.stop(hurry.as_mut()).await)
 }
 
 /// The answer to a lease.
@@ -78,6 +78,8 @@ pub(super) struct Loop {
     pub(super) busy: Arc<AtomicU32>,
     pub(super) patience: Patience,
     pub(super) not_before: Option<Instant>,
+    /// Asks this worker to stop, as `shutdown` does: for whoever hears of it in the store.
+    pub(super) asked: CancellationToken,
     /// Ends the loops beside this one.
     pub(super) stop: CancellationToken,
     pub(super) settler: tokio::task::JoinHandle<()>,
@@ -86,9 +88,9 @@ pub(super) struct Loop {
 }
 
 impl Loop {
-    /// Works until `shutdown`.
+    /// Works until `shutdown`, or until it is asked to stop.
     async fn work(&mut self, mut shutdown: Pin<&mut impl Future<Output = ()>>) {
-        let pond = self.pond.clone();
+        let (pond, asked) = (self.pond.clone(), self.asked.clone());
         let mut woken = pond.woken();
         self.queues.iter_mut().for_each(|line| line.may_have_more = true);
         loop {
@@ -97,6 +99,7 @@ impl Loop {
             tokio::select! {
                 biased;
                 () = &mut shutdown => return,
+                () = asked.cancelled() => return,
                 Some(answer) = self.leases.join_next() => self.leased(answer),
                 queues = woken.next() => self.woken(&queues),
                 () = self.low.notified() => {}
@@ -185,7 +188,7 @@ impl Loop {
         };
         let line = &mut self.queues[queue];
         match &lease {
-            Ok(Lease::Empty) => line.found_nothing(suspect),
+            Ok(Lease::Empty | Lease::Paused) => line.found_nothing(suspect),
             _ if suspect => {}
             _ => line.may_ask_again(),
         }
@@ -201,7 +204,7 @@ impl Loop {
                 self.hands.drop_claim(token);
                 Answer::EmptyHandsFirst
             }
-            Ok(Lease::Empty) => {
+            Ok(Lease::Empty | Lease::Paused) => {
                 self.hands.drop_claim(token);
                 Answer::Nothing
             }
@@ -241,10 +244,7 @@ impl Loop {
         let now = Instant::now();
         let mut busy = 0;
         for line in &mut self.queues {
-            for (envelope, ending, error, run) in line.station.board.overdue(line.limits, now) {
-                tracing::warn!(queue = %line.station.queue.name, id = %envelope.id, "a handler was given up");
-                line.station.settle(&envelope, ending, error, run);
-            }
+            line.station.give_up_overdue(line.limits, now);
             let (running, stuck) = line.station.board.counts();
             busy += u32::try_from(running).unwrap_or(u32::MAX);
             let waited = line.station.feed.oldest().map(|since| now.saturating_duration_since(since));
@@ -271,7 +271,8 @@ impl Loop {
     }
 
     /// Two phases: let handlers end; then tell them to stop, and give back what is left.
-    async fn stop(mut self, mut hurry: Pin<&mut impl Future<Output = ()>>) {
+    async fn stop(mut self, mut hurry: Pin<&mut impl Future<Output = ()>>) -> Stopped {
+        let mut stopped = Stopped::default();
         for line in &self.queues {
             release(&line.station, line.station.feed.close(), Release::Shutdown);
         }
@@ -281,12 +282,13 @@ impl Loop {
             () = &mut hurry => false,
         };
         if !in_time {
-            self.queues.iter().for_each(|line| line.station.board.cancel(None));
+            self.queues.iter().for_each(|line| line.station.board.cancel(None, CancelCause::Shutdown));
             if timeout(self.cancel_grace, self.drain()).await.is_err() {
-                self.give_back_running();
+                stopped.given_up = self.give_back_running();
             }
         }
         if timeout(LAST_SETTLE, self.all_settled()).await.is_err() {
+            stopped.unrecorded = self.hands.left().in_hand;
             tracing::warn!("the last verdicts could not be recorded: their messages will be delivered again");
         }
         self.slots.abort_all();
@@ -295,6 +297,7 @@ impl Loop {
         if let Err(error) = self.pond.store().end_worker(self.id.clone()).await {
             tracing::warn!(%error, "cannot write that this worker has ended; its lease will run out");
         }
+        stopped
     }
 
     /// Until no handler runs and no lease is under way.
@@ -318,13 +321,17 @@ impl Loop {
         }
     }
 
-    fn give_back_running(&self) {
+    /// Gives back what still runs; answers how many that were.
+    fn give_back_running(&self) -> usize {
+        let mut count = 0;
         for line in &self.queues {
             for (envelope, ending, error, run) in line.station.board.release_all(Instant::now()) {
                 tracing::warn!(queue = %line.station.queue.name, id = %envelope.id, "still running at the stop");
                 line.station.settle(&envelope, ending, error, run);
+                count += 1;
             }
         }
+        count
     }
 }
 
@@ -425,5 +432,60 @@ mod tests {
             _ => false,
         };
         assert!(settled.iter().any(failed) && settled.contains(&Settlement::Done), "{settled:?}");
+    }
+    /// What a handler's error becomes that it returns when it is told to stop, with the first cause it was told.
+    async fn stopped_by(
+        worker: impl FnOnce(Worker) -> Worker,
+        shutdown: bool,
+    ) -> (Settlement, Option<CancelCause>) {
+        let store = Arc::new(FakeStore::default());
+        let (began, seen) = (Arc::new(Notify::new()), Arc::new(std::sync::Mutex::new(None)));
+        let (tell, cause) = (Arc::clone(&began), Arc::clone(&seen));
+        let handler = move |job: Job<u32>| {
+            let cause = Arc::clone(&cause);
+            tell.notify_one();
+            async move {
+                job.cancelled().await;
+                *cause.lock().unwrap() = job.cancel_cause();
+                Err::<(), _>("told to stop")
+            }
+        };
+        let queue = MAIL.timeout(Duration::from_secs(60));
+        let base = Worker::new(&Pond::new(store.clone())).concurrency(1).handle(&queue, handler);
+        let mut loop_ = start::start(worker(base)).await.unwrap();
+        store.give(leased(b"1"));
+        if shutdown {
+            timeout(LIMIT, loop_.work(pin!(began.notified()))).await.expect("the handler begins");
+        } else {
+            let settled = Arc::clone(&loop_.settled);
+            timeout(LIMIT, loop_.work(pin!(settled.notified()))).await.expect("it is settled");
+        }
+        let stopped = loop_.stop(pin!(std::future::ready(()))).await;
+        assert!(stopped.is_clean());
+        let cause = *seen.lock().unwrap();
+        (store.settled_within(LIMIT).remove(0), cause)
+    }
+
+    #[tokio::test]
+    async fn an_error_of_a_handler_that_the_stop_told_to_stop_gives_the_attempt_back() {
+        let (settled, cause) = stopped_by(|worker| worker, true).await;
+        assert_eq!(cause, Some(CancelCause::Shutdown));
+        let Settlement::Again { attempt: 0, releases: 1, back, .. } = settled else { panic!("{settled:?}") };
+        assert_eq!(back, Back::Released(Release::Shutdown));
+    }
+
+    #[tokio::test]
+    async fn the_shorter_of_two_timeouts_ends_a_run_and_its_attempt_counts() {
+        let (settled, cause) = stopped_by(|worker| worker.timeout(Duration::from_millis(1)), false).await;
+        assert_eq!(cause, Some(CancelCause::Timeout));
+        let Settlement::Again { attempt: 1, back, .. } = settled else { panic!("{settled:?}") };
+        assert_eq!(back, Back::Failed(Failure::Timeout));
+    }
+
+    #[tokio::test]
+    async fn a_worker_stops_when_it_is_asked_to_from_elsewhere() {
+        let mut loop_ = idle().await;
+        loop_.asked.cancel();
+        timeout(LIMIT, loop_.work(pin!(std::future::pending()))).await.expect("it was asked to");
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millpond_core::error::{Error, ErrorKind, Result};
 use millpond_core::message::Token;
@@ -42,6 +42,8 @@ pub(crate) struct Endings {
 struct Inner {
     /// By partition and place, so that two batches never lock claims in opposite order (R12).
     claims: BTreeMap<(i64, i64, u64, Token), SettleClaim>,
+    /// When the first of them came.
+    since: Option<Instant>,
     /// How many messages of each claim have not ended.
     open: HashMap<Token, usize>,
 }
@@ -61,11 +63,20 @@ impl Endings {
         run: Duration,
     ) {
         let held = envelope.held;
-        let item =
-            SettleItem { offset: envelope.offset, kind: envelope.kind.clone(), settlement, error, run };
+        let item = SettleItem {
+            offset: envelope.offset,
+            kind: envelope.kind.clone(),
+            settlement,
+            error,
+            class: None,
+            run,
+        };
         let (first, claim_ended) = {
             let mut inner = self.lock();
             let first = inner.claims.is_empty();
+            if first {
+                inner.since = Some(Instant::now());
+            }
             let place = (held.subscription, held.partition, held.to_offset.0, held.token);
             let claim = inner.claims.entry(place).or_insert_with(|| SettleClaim { held, items: Vec::new() });
             claim.items.push(item);
@@ -94,6 +105,13 @@ impl Endings {
         self.lock().claims.is_empty()
     }
 
+    /// How long the first of those that are not recorded has waited.
+    pub(crate) fn waited(&self) -> Option<Duration> {
+        let inner = self.lock();
+        let since = inner.since.filter(|_| !inner.claims.is_empty());
+        since.map(|since| since.elapsed())
+    }
+
     fn take(&self) -> Vec<SettleClaim> {
         std::mem::take(&mut self.lock().claims).into_values().collect()
     }
@@ -111,6 +129,7 @@ impl Endings {
 }
 
 /// Records endings until the worker has stopped.
+#[derive(Clone)]
 pub(crate) struct Settler {
     pub(crate) pond: Pond,
     pub(crate) endings: Arc<Endings>,
@@ -139,11 +158,16 @@ impl Settler {
             self.endings.some.notified().await;
             // A claim that ended, or 25 ms: what comes first. Both are fine.
             let _ = timeout(GATHER, self.endings.urgent.notified()).await;
-            let claims = self.endings.take();
-            if !claims.is_empty() {
-                self.record(claims).await;
-                self.settled.notify_one();
-            }
+            self.record_all().await;
+        }
+    }
+
+    /// Records what has ended so far.
+    pub(crate) async fn record_all(&self) {
+        let claims = self.endings.take();
+        if !claims.is_empty() {
+            self.record(claims).await;
+            self.settled.notify_one();
         }
     }
 

@@ -12,11 +12,11 @@ use millpond_core::store::{ClaimRef, Queue};
 
 use crate::body::well_formed;
 use crate::handler::{Delivery, Outcome};
-use crate::job::JobContext;
+use crate::job::{CancelCause, JobContext};
 use crate::pond::Pond;
 use crate::renewal::LeaseWatch;
 use crate::supervise::{Panic, caught, panic_text};
-use crate::worker::board::{Board, Envelope};
+use crate::worker::board::{Board, Envelope, RunLimits};
 use crate::worker::feed::{Feed, Waiting};
 use crate::worker::hands::Hands;
 use crate::worker::kinds::Kinds;
@@ -111,7 +111,15 @@ impl Station {
     /// A claim was taken over: its handlers are told to stop, and what waits of it is not begun.
     pub(crate) fn lose(&self, token: Token) {
         self.endings.lost(token);
-        self.board.cancel(Some(token));
+        self.board.cancel(Some(token), CancelCause::LeaseLost);
+    }
+
+    /// Tells the handlers whose time is up to stop, and settles those that did not within the grace.
+    pub(crate) fn give_up_overdue(&self, limits: RunLimits, now: Instant) {
+        for (envelope, ending, error, run) in self.board.overdue(limits, now) {
+            tracing::warn!(queue = %self.queue.name, id = %envelope.id, "a handler was given up");
+            self.settle(&envelope, ending, error, run);
+        }
     }
 
     /// What speaks against running a message at all.
@@ -149,7 +157,6 @@ impl Station {
         let Some(running) = self.board.take(slot) else { return };
         let run = running.started.elapsed();
         self.run_times.add(run);
-        let late = Board::was_told(&running);
         let (ending, error) = match ended {
             Ended::Returned(Outcome { verdict: Verdict::Ack, .. }) => (Ending::Returned(Verdict::Ack), None),
             Ended::Returned(_) | Ended::Panicked(_) if running.context.has_committed() => {
@@ -157,9 +164,7 @@ impl Station {
                 tracing::warn!(%queue, %id, "a handler committed its effects and did not acknowledge: it is done");
                 (Ending::Returned(Verdict::Ack), None)
             }
-            Ended::Returned(Outcome { error, failed: true, .. }) => {
-                (Ending::Failed(if late { Failure::Timeout } else { Failure::Error }), error)
-            }
+            Ended::Returned(Outcome { error, failed: true, .. }) => (failed(running.context.cause()), error),
             Ended::Returned(Outcome { verdict, error, .. }) => (Ending::Returned(verdict), error),
             Ended::Panicked(panic) => (Ending::Failed(Failure::Panic), Some(panic_text(&*panic))),
             Ended::Dropped => (Ending::Failed(Failure::Timeout), None),
@@ -203,6 +208,17 @@ impl Station {
             }
             Settlement::Done | Settlement::Again { .. } => {}
         }
+    }
+}
+
+/// What it means that a handler returned an error, given why it was told to stop.
+const fn failed(cause: Option<CancelCause>) -> Ending {
+    match cause {
+        Some(CancelCause::Timeout) => Ending::Failed(Failure::Timeout),
+        // It stopped because it was told to, for a reason that is not the message's.
+        Some(CancelCause::Shutdown) => Ending::Released(Release::Shutdown),
+        Some(CancelCause::LeaseLost) => Ending::Released(Release::Abandoned),
+        Some(CancelCause::Requested) | None => Ending::Failed(Failure::Error),
     }
 }
 

@@ -8,6 +8,7 @@ use millpond_core::error::{Code, Error, Result};
 use millpond_core::poll::PollStep;
 use millpond_core::queue::LEASE_MIN;
 use millpond_core::store::{Pulse, Queue, Renewal};
+use millpond_core::view::WorkerFacts;
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -30,6 +31,7 @@ use crate::worker::run::Loop;
 use crate::worker::settler::{Endings, Settler};
 use crate::worker::slot::Station;
 use crate::worker::suspects::Suspects;
+use crate::worker::watchdog::Watchdog;
 use crate::worker::{CONCURRENCY_MAX, Worker};
 
 /// Starts everything of a worker but its own loop. Nothing is leased yet.
@@ -82,7 +84,8 @@ impl Parts {
 
     fn line(&self, worker: &Worker, queue: Arc<Queue>, kinds: Kinds) -> Line {
         let slots = slots_of(worker, &queue);
-        let limits = RunLimits { timeout: queue.settings.timeout, cancel_grace: worker.cancel_grace };
+        let timeout = [queue.settings.timeout, worker.timeout].into_iter().flatten().min();
+        let limits = RunLimits { timeout, cancel_grace: worker.cancel_grace };
         let station = Station {
             pond: worker.pond.clone(),
             name: queue.name.as_str().into(),
@@ -109,6 +112,7 @@ impl Parts {
     ) -> Result<Loop> {
         let id = heartbeat.worker.clone();
         self.renew(&worker.pond, &queues, heartbeat)?;
+        self.watch(&worker.pond, &queues)?;
         let pulses = self.pulse(&worker, &queues, steps);
         self.keep_order(&worker.pond, &id);
         let settler = self.settle(&worker.pond);
@@ -130,6 +134,7 @@ impl Parts {
             busy: self.busy,
             patience: Patience::new(),
             not_before: None,
+            asked: CancellationToken::new(),
             stop: self.stop,
             settler,
             shutdown_timeout: worker.shutdown_timeout,
@@ -180,15 +185,24 @@ impl Parts {
         tokio::spawn(supervise("upkeep", stop, async move || upkeep.run().await));
     }
 
-    fn settle(&self, pond: &Pond) -> JoinHandle<()> {
-        let settler = Settler {
+    fn settler(&self, pond: &Pond) -> Settler {
+        Settler {
             pond: pond.clone(),
             endings: Arc::clone(&self.endings),
             hands: Arc::clone(&self.hands),
             settled: Arc::clone(&self.settled),
             stop: self.stop.clone(),
-        };
+        }
+    }
+
+    fn settle(&self, pond: &Pond) -> JoinHandle<()> {
+        let settler = self.settler(pond);
         tokio::spawn(supervise("settler", self.stop.clone(), async move || settler.run().await))
+    }
+
+    fn watch(&self, pond: &Pond, queues: &[Line]) -> Result<()> {
+        let places = queues.iter().map(|line| (Arc::clone(&line.station), line.limits)).collect();
+        Watchdog { places, settler: self.settler(pond), stop: self.stop.clone() }.start()
     }
 }
 
@@ -235,6 +249,7 @@ fn heartbeat<'q>(
         queues,
         busy: 0,
         error: None,
+        facts: WorkerFacts::default(),
     })
 }
 
