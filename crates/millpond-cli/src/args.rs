@@ -9,7 +9,7 @@ use millpond::text::{parse_duration, parse_size};
 
 use crate::exit::Failure;
 use crate::output::Format;
-use crate::{colour, dead_letter, demo, message, migrate, queue, why, work, worker};
+use crate::{colour, dead_letter, demo, explain, message, migrate, queue, why, work, worker};
 
 /// A durable queue in the database you already have.
 #[derive(Debug, Parser)]
@@ -79,6 +79,8 @@ pub(crate) enum Command {
     DeadLetter(dead_letter::Verb),
     /// Why a message does not run
     Why(why::Args),
+    /// What an error, a reason or a cause means, and what to do
+    Explain(explain::Args),
     /// See who works
     #[command(subcommand)]
     Worker(worker::Verb),

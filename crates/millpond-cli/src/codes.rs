@@ -45,6 +45,7 @@ pub(crate) struct Facts {
 pub(crate) const OWN: &[Facts] = &[
     own("invalid-parameter", Exit::Usage, Some(400)),
     own("invalid-filter", Exit::Usage, Some(400)),
+    own("not-found", Exit::NotFound, Some(404)),
     own("interrupted", Exit::Interrupted, None),
 ];
 

@@ -7,6 +7,7 @@ mod config;
 mod dead_letter;
 mod demo;
 mod exit;
+mod explain;
 mod health;
 mod instant;
 mod message;
@@ -61,6 +62,7 @@ async fn run(command: Command, context: &Context) -> Done {
         Command::Message(verb) => message::run(verb, context).await,
         Command::DeadLetter(verb) => dead_letter::run(verb, context).await,
         Command::Why(args) => why::run(args, context).await,
+        Command::Explain(args) => explain::run(args, context),
         Command::Worker(verb) => worker::run(verb, context).await,
         Command::Migrate(args) => migrate::run(args, context).await,
         Command::Config => config::run(&context.config, &context.output),

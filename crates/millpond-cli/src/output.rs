@@ -43,6 +43,8 @@ pub(crate) struct Output {
 pub(crate) struct Column<T> {
     name: &'static str,
     cell: fn(&T, &Times) -> String,
+    /// Whether a long text stays whole in a table.
+    whole: bool,
 }
 
 /// Writes instants in the zone of an output.
@@ -53,7 +55,12 @@ pub(crate) struct Times {
 impl<T> Column<T> {
     /// A column with how to fill it.
     pub(crate) const fn new(name: &'static str, cell: fn(&T, &Times) -> String) -> Self {
-        Self { name, cell }
+        Self { name, cell, whole: false }
+    }
+
+    /// A column whose texts are not cut.
+    pub(crate) const fn whole(name: &'static str, cell: fn(&T, &Times) -> String) -> Self {
+        Self { name, cell, whole: true }
     }
 }
 
@@ -187,7 +194,10 @@ pub(crate) fn table<T>(rows: &[T], columns: &[Column<T>], times: &Times) -> Stri
     table.load_style(presets::NOTHING);
     table.set_header(columns.iter().map(|column| column.name.to_uppercase()));
     for row in rows {
-        table.add_row(columns.iter().map(|column| cut(&clean(&(column.cell)(row, times)))));
+        table.add_row(columns.iter().map(|column| {
+            let text = clean(&(column.cell)(row, times));
+            if column.whole { text } else { cut(&text) }
+        }));
     }
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
