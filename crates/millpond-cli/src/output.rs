@@ -6,7 +6,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use clap::ValueEnum;
-use comfy_table::{Table, presets};
+use comfy_table::{ColumnConstraint, ContentArrangement, Table, Width, presets};
 use jiff::tz::TimeZone;
 use millpond::Timestamp;
 use serde::Serialize;
@@ -16,6 +16,12 @@ use crate::instant;
 
 /// Characters of a cell of a table.
 const CELL_CHARS_MAX: usize = 60;
+
+/// Characters of a cell that gives way, at least.
+const CELL_CHARS_MIN: u16 = 8;
+
+/// Blanks after a cell.
+const CELL_GAP: u16 = 2;
 
 /// The forms of an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -45,6 +51,19 @@ pub(crate) struct Column<T> {
     cell: fn(&T, &Times) -> String,
     /// Whether a long text stays whole in a table.
     whole: bool,
+    /// Whether it gives way where a table is wider than the terminal.
+    elastic: bool,
+}
+
+/// How a list goes on, in the words of the HTTP API.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Page {
+    /// Matches in all, as far as they were counted.
+    pub(crate) total: u64,
+    /// There are more than `total`.
+    pub(crate) total_is_estimate: bool,
+    /// For `--after`.
+    pub(crate) next: Option<String>,
 }
 
 /// Writes instants in the zone of an output.
@@ -55,12 +74,17 @@ pub(crate) struct Times {
 impl<T> Column<T> {
     /// A column with how to fill it.
     pub(crate) const fn new(name: &'static str, cell: fn(&T, &Times) -> String) -> Self {
-        Self { name, cell, whole: false }
+        Self { name, cell, whole: false, elastic: false }
+    }
+
+    /// A column of texts of any length, which give way first where the terminal is narrow.
+    pub(crate) const fn text(name: &'static str, cell: fn(&T, &Times) -> String) -> Self {
+        Self { name, cell, whole: false, elastic: true }
     }
 
     /// A column whose texts are not cut.
     pub(crate) const fn whole(name: &'static str, cell: fn(&T, &Times) -> String) -> Self {
-        Self { name, cell, whole: true }
+        Self { name, cell, whole: true, elastic: false }
     }
 }
 
@@ -105,11 +129,75 @@ impl Output {
         struct Items<'a, T> {
             items: &'a [T],
         }
+        self.rows(rows, columns, none, &Items { items: rows })
+    }
+
+    /// Prints a part of a list, with how it goes on.
+    pub(crate) fn page<T: Serialize>(
+        &self,
+        rows: &[T],
+        columns: &[Column<T>],
+        none: &str,
+        page: &Page,
+    ) -> io::Result<()> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Items<'a, T> {
+            items: &'a [T],
+            size: usize,
+            total: u64,
+            total_is_estimate: bool,
+            has_more: bool,
+            next_cursor: Option<&'a str>,
+        }
+        let Page { total, total_is_estimate, next } = page;
+        let (total, total_is_estimate, next_cursor) = (*total, *total_is_estimate, next.as_deref());
+        let has_more = next.is_some();
+        let size = rows.len();
+        let document = Items { items: rows, size, total, total_is_estimate, has_more, next_cursor };
+        self.rows(rows, columns, none, &document)
+    }
+
+    /// Prints one row of a list that has no end: a line, whatever the form.
+    pub(crate) fn row<T: Serialize>(
+        &self,
+        row: &T,
+        columns: &[Column<T>],
+        text: impl FnOnce(&Times) -> String,
+    ) -> io::Result<()> {
+        let mut printed = String::new();
+        match self.format {
+            Format::Table => printed = clean(&text(&self.times())) + "\n",
+            Format::Json | Format::Ndjson => line(&mut printed, row)?,
+            Format::Csv => csv_line(&mut printed, columns.iter().map(|column| (column.cell)(row, &UTC))),
+            Format::Id => {
+                printed.extend(columns.first().map(|column| clean(&(column.cell)(row, &UTC)) + "\n"))
+            }
+        }
+        print(&printed)
+    }
+
+    /// Prints the line of names that a list without an end begins with, where the form has one.
+    pub(crate) fn names<T>(&self, columns: &[Column<T>]) -> io::Result<()> {
+        let mut text = String::new();
+        if self.format == Format::Csv {
+            csv_line(&mut text, columns.iter().map(|column| column.name.to_owned()));
+        }
+        print(&text)
+    }
+
+    fn rows<T: Serialize>(
+        &self,
+        rows: &[T],
+        columns: &[Column<T>],
+        none: &str,
+        document: &impl Serialize,
+    ) -> io::Result<()> {
         let mut text = String::new();
         match self.format {
             Format::Table if rows.is_empty() => return note(none),
             Format::Table => text = table(rows, columns, &self.times()),
-            Format::Json => text = pretty(&Items { items: rows })?,
+            Format::Json => text = pretty(document)?,
             Format::Ndjson => rows.iter().try_for_each(|row| line(&mut text, row))?,
             Format::Csv => {
                 csv_line(&mut text, columns.iter().map(|column| column.name.to_owned()));
@@ -119,7 +207,7 @@ impl Output {
             }
             Format::Id => {
                 for (row, column) in rows.iter().flat_map(|row| columns.first().map(|column| (row, column))) {
-                    text.push_str(&(column.cell)(row, &UTC));
+                    text.push_str(&clean(&(column.cell)(row, &UTC)));
                     text.push('\n');
                 }
             }
@@ -161,15 +249,36 @@ pub(crate) fn note(text: &str) -> io::Result<()> {
 pub(crate) fn clean(text: &str) -> String {
     let mut cleaned = String::with_capacity(text.len());
     for character in text.chars() {
-        let turns =
-            matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}');
-        if character.is_control() || turns {
+        if character.is_control() || turns(character) {
             cleaned.extend(character.escape_default());
         } else {
             cleaned.push(character);
         }
     }
     cleaned
+}
+
+/// Characters that change the order in which others are shown, or begin a line.
+fn turns(character: char) -> bool {
+    matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        || matches!(character, '\u{2028}' | '\u{2029}' | '\u{feff}')
+}
+
+/// JSON whose texts cannot move a cursor either: what they hold stays the same, as escapes. Outside of texts JSON has
+/// none of these characters.
+fn harmless(json: String) -> String {
+    let harms = |character: char| ('\u{7f}'..='\u{9f}').contains(&character) || turns(character);
+    if !json.contains(harms) {
+        return json;
+    }
+    let mut text = String::with_capacity(json.len());
+    for character in json.chars() {
+        match harms(character) {
+            true => text.push_str(&format!("\\u{:04x}", u32::from(character))),
+            false => text.push(character),
+        }
+    }
+    text
 }
 
 fn print(text: &str) -> io::Result<()> {
@@ -179,17 +288,28 @@ fn print(text: &str) -> io::Result<()> {
 }
 
 fn pretty<T: Serialize>(value: &T) -> io::Result<String> {
-    Ok(serde_json::to_string_pretty(value)? + "\n")
+    Ok(harmless(serde_json::to_string_pretty(value)?) + "\n")
 }
 
 fn line<T: Serialize>(text: &mut String, value: &T) -> io::Result<()> {
-    text.push_str(&serde_json::to_string(value)?);
+    text.push_str(&harmless(serde_json::to_string(value)?));
     text.push('\n');
     Ok(())
 }
 
-/// A table without lines.
+/// A table without lines, no wider than the terminal if it goes to one.
 pub(crate) fn table<T>(rows: &[T], columns: &[Column<T>], times: &Times) -> String {
+    table_within(rows, columns, times, terminal_width())
+}
+
+/// The columns of the terminal behind stdout.
+fn terminal_width() -> Option<u16> {
+    let stdout = io::stdout();
+    let size = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok()).flatten()?;
+    Some(size.ws_col).filter(|width| 0 < *width)
+}
+
+fn table_within<T>(rows: &[T], columns: &[Column<T>], times: &Times, width: Option<u16>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header(columns.iter().map(|column| column.name.to_uppercase()));
@@ -200,9 +320,45 @@ pub(crate) fn table<T>(rows: &[T], columns: &[Column<T>], times: &Times) -> Stri
         }));
     }
     for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
+        column.set_padding((0, CELL_GAP));
+    }
+    if let Some(width) = width {
+        fit(&mut table, columns, width);
     }
     table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+}
+
+/// Shares what a terminal has beside its other columns among those that give way; if there are none, the last one
+/// does. A terminal that is too narrow for the others gets lines that are too long.
+fn fit<T>(table: &mut Table, columns: &[Column<T>], width: u16) {
+    let widths = table.column_max_content_widths();
+    let gaps = CELL_GAP.saturating_mul(u16::try_from(columns.len()).unwrap_or(u16::MAX));
+    let free = width.saturating_sub(gaps);
+    let some_give_way = columns.iter().any(|column| column.elastic);
+    let gives_way = |index: usize| match some_give_way {
+        true => columns[index].elastic,
+        false => 0 < index && index + 1 == columns.len(),
+    };
+    let (mut elastic, rigid): (Vec<usize>, Vec<usize>) =
+        (0..columns.len()).partition(|index| gives_way(*index));
+    let taken = rigid.iter().fold(0_u16, |sum, index| sum.saturating_add(widths[*index]));
+    let mut left = free.saturating_sub(taken);
+    // The narrowest first: what it does not need is left to the wider ones.
+    elastic.sort_by_key(|index| widths[*index]);
+    for (done, index) in elastic.iter().enumerate() {
+        let share = left / u16::try_from(elastic.len() - done).unwrap_or(1);
+        let given = widths[*index].min(share.max(CELL_CHARS_MIN));
+        left = left.saturating_sub(given);
+        if let Some(column) = table.column_mut(*index) {
+            column.set_constraint(ColumnConstraint::Absolute(Width::Fixed(given.saturating_add(CELL_GAP))));
+        }
+    }
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    // The words of a cell are not put below each other: a row is a line.
+    table.set_delimiter('\0');
+    for row in table.row_iter_mut() {
+        row.max_height(1);
+    }
 }
 
 fn cut(text: &str) -> String {
@@ -212,13 +368,15 @@ fn cut(text: &str) -> String {
     }
 }
 
-/// RFC 4180. What a spreadsheet would take for a formula stays text: it gets a quote in front.
+/// RFC 4180. What a spreadsheet would take for a formula stays text: it gets a quote in front. Line breaks and tabs stay;
+/// what else would move a cursor is escaped.
 fn csv_line(text: &mut String, cells: impl Iterator<Item = String>) {
     for (index, cell) in cells.enumerate() {
         if 0 < index {
             text.push(',');
         }
         let cell = if cell.starts_with(['=', '+', '-', '@', '\t', '\r']) { format!("'{cell}") } else { cell };
+        let cell = without_cursor_moves(&cell);
         if cell.contains([',', '"', '\n', '\r']) {
             text.push_str(&format!("\"{}\"", cell.replace('"', "\"\"")));
         } else {
@@ -226,6 +384,18 @@ fn csv_line(text: &mut String, cells: impl Iterator<Item = String>) {
         }
     }
     text.push('\n');
+}
+
+fn without_cursor_moves(cell: &str) -> String {
+    let stays = |character| matches!(character, '\n' | '\t');
+    let mut text = String::with_capacity(cell.len());
+    for character in cell.chars() {
+        match !stays(character) && (character.is_control() || turns(character)) {
+            true => text.extend(character.escape_default()),
+            false => text.push(character),
+        }
+    }
+    text
 }
 
 /// One thing as CSV: a line for each of its fields.
@@ -247,6 +417,33 @@ mod tests {
         assert_eq!(clean("a\u{1b}[2Jb\r\n\u{7f}"), "a\\u{1b}[2Jb\\r\\n\\u{7f}");
         assert_eq!(clean("Grüße 数据 😀"), "Grüße 数据 😀");
         assert_eq!(clean("x\u{202e}y"), "x\\u{202e}y");
+    }
+
+    #[test]
+    fn json_keeps_its_meaning_and_cannot_move_a_cursor() {
+        let text = "a\u{1b}\u{9b}2J\u{202e}é";
+        let json = harmless(serde_json::to_string(text).unwrap());
+        assert_eq!(json, "\"a\\u001b\\u009b2J\\u202eé\"");
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
+    }
+
+    #[test]
+    fn a_table_fits_the_terminal_where_its_texts_can_give_way() {
+        let columns: [Column<(&str, &str)>; 3] = [
+            Column::new("id", |row, _| row.0.to_owned()),
+            Column::text("error", |row, _| row.1.to_owned()),
+            Column::new("n", |_, _| "1".to_owned()),
+        ];
+        let rows = [("0192c5d2", "connection refused by the other side 数据库"), ("0192c5d3", "short")];
+        let times = Times { zone: None };
+        let wide = table_within(&rows, &columns, &times, None);
+        assert!(wide.contains("other side 数据库  1"), "{wide}");
+        let narrow = table_within(&rows, &columns, &times, Some(40));
+        let lines: Vec<&str> = narrow.lines().collect();
+        assert_eq!(lines.len(), 3, "{narrow}");
+        assert!(lines[1].starts_with("0192c5d2  connection refused"), "{narrow}");
+        assert!(lines[1].ends_with("…  1") || lines[1].contains("… "), "{narrow}");
+        assert!(lines.iter().all(|line| line.chars().count() <= 40), "{narrow}");
     }
 
     #[test]
