@@ -10,6 +10,7 @@ pub mod capability;
 pub mod check;
 pub mod error;
 pub mod fingerprint;
+pub mod hints;
 pub mod message;
 pub mod name;
 pub mod pick;
