@@ -1,3 +1,24 @@
+CREATE TABLE millpond_audit (
+    number integer primary key,
+    at     integer not null,
+    actor  text    not null,
+    verb   text    not null,
+    object text    not null,
+    count  integer not null,
+    reason text,
+    hash   blob    not null
+) strict;
+
+CREATE TABLE millpond_cancel (
+    subscription_id integer not null,
+    partition       integer not null,
+    log_offset      integer not null,
+    actor           text    not null,
+    reason          text,
+    asked_at        integer not null,
+    primary key (subscription_id, partition, log_offset)
+) strict, without rowid;
+
 CREATE TABLE millpond_claim (
     subscription_id integer not null,
     partition       integer not null,
@@ -17,7 +38,7 @@ CREATE INDEX millpond_claim_expires on millpond_claim (expires_at) where expires
 
 CREATE INDEX millpond_claim_worker on millpond_claim (worker) where worker is not null;
 
-CREATE TABLE millpond_dead_letter (
+CREATE TABLE "millpond_dead_letter" (
     id              integer primary key,
     message_id      blob    not null,
     subscription_id integer not null,
@@ -32,6 +53,11 @@ CREATE TABLE millpond_dead_letter (
     attempts_max    integer,
     hook            text    not null default 'none',
     redriven_as     blob,
+    redriven_at     integer,
+    retry_of        blob,
+    error_class     text,
+    fingerprint     text,
+    worker          text,
     checksum        integer not null,
     kind            text,
     key             text,
@@ -41,7 +67,20 @@ CREATE TABLE millpond_dead_letter (
     unique (message_id, subscription_id)
 ) strict;
 
+CREATE INDEX millpond_dead_letter_died on millpond_dead_letter (died_at);
+
+CREATE INDEX millpond_dead_letter_open on millpond_dead_letter (queue_id) where redriven_as is null;
+
 CREATE INDEX millpond_dead_letter_queue on millpond_dead_letter (queue_id, died_at);
+
+CREATE INDEX millpond_dead_letter_redriven on millpond_dead_letter (redriven_as) where redriven_as is not null;
+
+CREATE INDEX millpond_dead_letter_sent on millpond_dead_letter (sent_at, message_id);
+
+CREATE TABLE millpond_declarations (
+    only_one integer primary key check (only_one = 1),
+    number   integer not null
+) strict;
 
 CREATE TABLE millpond_dedup (
     queue_id   integer not null,
@@ -65,7 +104,7 @@ CREATE TABLE millpond_event (
     worker     text,
     error      text,
     at         integer not null
-) strict;
+, run integer, count integer not null default 1, retry_of blob, name text) strict;
 
 CREATE INDEX millpond_event_at on millpond_event (at);
 
@@ -113,7 +152,7 @@ CREATE TABLE millpond_log (
     key          text,
     content_type text,
     headers      text,
-    body         blob    not null,
+    body         blob    not null, reason text,
     primary key (partition, log_offset)
 ) strict, without rowid;
 
@@ -133,6 +172,8 @@ CREATE TABLE millpond_log_partition (
 
 CREATE UNIQUE INDEX millpond_log_partition_part
     on millpond_log_partition (queue_id, class, route, lane, coalesce(subscription_id, 0), generation, ordinal);
+
+CREATE INDEX millpond_log_sent on millpond_log (sent_at, message_id) where via_outbox = 1;
 
 CREATE TABLE millpond_migration (
              number integer primary key, name text not null, checksum integer not null, applied_at integer not null
@@ -159,11 +200,23 @@ CREATE TABLE millpond_outbox (
     content_type    text,
     headers         text,
     last_error      text,
-    body            blob    not null,
+    body            blob    not null, retry_of blob,
     unique (message_id, subscription_id)
 ) strict;
 
 CREATE INDEX millpond_outbox_ready on millpond_outbox (ready_at);
+
+CREATE INDEX millpond_outbox_sent on millpond_outbox (sent_at, message_id);
+
+CREATE INDEX millpond_outbox_state on millpond_outbox (queue_id, reason, attempt, ready_at);
+
+CREATE TABLE millpond_pause (
+    queue_id  integer primary key,
+    reason    text,
+    actor     text    not null,
+    paused_at integer not null,
+    until     integer
+) strict;
 
 CREATE TABLE millpond_queue (
     id          integer primary key,
@@ -172,6 +225,15 @@ CREATE TABLE millpond_queue (
     settings    text    not null,
     declared_at integer not null
 ) strict;
+
+CREATE TABLE millpond_setting_change (
+    queue_id   integer not null,
+    setting    text    not null,
+    value      text    not null,
+    actor      text    not null,
+    changed_at integer not null,
+    primary key (queue_id, setting)
+) strict, without rowid;
 
 CREATE TABLE millpond_stat (
     queue_id  integer not null,
@@ -182,8 +244,22 @@ CREATE TABLE millpond_stat (
     done      integer not null default 0,
     retried   integer not null default 0,
     dead      integer not null default 0,
-    recovered integer not null default 0,
+    recovered integer not null default 0, run integer not null default 0,
     primary key (queue_id, kind, minute)
+) strict, without rowid;
+
+CREATE TABLE millpond_stat_quarter (
+    queue_id  integer not null,
+    kind      text    not null,
+    quarter   integer not null,
+    sent      integer not null default 0,
+    leased    integer not null default 0,
+    done      integer not null default 0,
+    retried   integer not null default 0,
+    dead      integer not null default 0,
+    recovered integer not null default 0,
+    run       integer not null default 0,
+    primary key (queue_id, kind, quarter)
 ) strict, without rowid;
 
 CREATE TABLE millpond_subscription (
@@ -211,5 +287,5 @@ CREATE TABLE millpond_worker (
     lease_until integer not null,
     lease       integer not null,
     stopped     integer not null default 0
-) strict, without rowid;
+, facts text, wish text) strict, without rowid;
 

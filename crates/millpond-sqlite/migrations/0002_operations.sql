@@ -1,4 +1,8 @@
--- What operators change at run time: settings, pauses, cancellations, wishes of workers; and who changed what.
+-- 0002_operations
+-- Why:      what operators change at run time (settings, pauses, cancellations, wishes of workers) and who did; lists,
+--           groups and trends of what happened.
+-- Breaking: no. Nodes of an earlier release go on; what they write lacks the new columns.
+-- Locks:    the one write lock, while dead letters are copied and outbox and log get an index.
 
 create table millpond_setting_change (
     queue_id   integer not null,
@@ -24,6 +28,7 @@ create table millpond_cancel (
     partition       integer not null,
     log_offset      integer not null,
     actor           text    not null,
+    reason          text,
     asked_at        integer not null,
     primary key (subscription_id, partition, log_offset)
 ) strict, without rowid;
@@ -64,15 +69,57 @@ insert into millpond_declarations (only_one, number) values (1, 1);
 
 alter table millpond_stat add column run integer not null default 0;
 
-alter table millpond_dead_letter add column class text;
+-- Dead letters are made anew: what lists and groups read comes before the body, which may fill pages of its own.
+create table millpond_dead_letter_0002 (
+    id              integer primary key,
+    message_id      blob    not null,
+    subscription_id integer not null,
+    queue_id        integer not null,
+    class           integer not null,
+    reason          text    not null,
+    detail          text,
+    died_at         integer not null,
+    sent_at         integer not null,
+    attempt         integer not null,
+    releases        integer not null,
+    attempts_max    integer,
+    hook            text    not null default 'none',
+    redriven_as     blob,
+    redriven_at     integer,
+    retry_of        blob,
+    error_class     text,
+    fingerprint     text,
+    worker          text,
+    checksum        integer not null,
+    kind            text,
+    key             text,
+    content_type    text,
+    headers         text,
+    body            blob    not null,
+    unique (message_id, subscription_id)
+) strict;
 
-alter table millpond_dead_letter add column fingerprint text;
+insert into millpond_dead_letter_0002 (id, message_id, subscription_id, queue_id, class, reason, detail, died_at, sent_at,
+                                       attempt, releases, attempts_max, hook, redriven_as, checksum, kind, key,
+                                       content_type, headers, body)
+select id, message_id, subscription_id, queue_id, class, reason, detail, died_at, sent_at,
+       attempt, releases, attempts_max, hook, redriven_as, checksum, kind, key, content_type, headers, body
+from millpond_dead_letter;
 
-alter table millpond_dead_letter add column worker text;
+drop table millpond_dead_letter;
 
-alter table millpond_dead_letter add column retry_of blob;
+alter table millpond_dead_letter_0002 rename to millpond_dead_letter;
 
-alter table millpond_dead_letter add column redriven_at integer;
+create index millpond_dead_letter_queue on millpond_dead_letter (queue_id, died_at);
+create index millpond_dead_letter_died on millpond_dead_letter (died_at);
+create index millpond_dead_letter_sent on millpond_dead_letter (sent_at, message_id);
+create index millpond_dead_letter_open on millpond_dead_letter (queue_id) where redriven_as is null;
+create index millpond_dead_letter_redriven on millpond_dead_letter (redriven_as) where redriven_as is not null;
+
+-- For counts and lists: nothing reads a body to know where a message is.
+create index millpond_outbox_state on millpond_outbox (queue_id, reason, attempt, ready_at);
+create index millpond_outbox_sent on millpond_outbox (sent_at, message_id);
+create index millpond_log_sent on millpond_log (sent_at, message_id) where via_outbox = 1;
 
 alter table millpond_outbox add column retry_of blob;
 

@@ -1,0 +1,28 @@
+//! What people ask about the past.
+
+use std::time::Duration;
+
+use millpond_core::error::Result;
+use millpond_core::store::{BoxFuture, History};
+use millpond_core::view::{AuditLine, EventView, Find, Found, Tallies, Tally};
+
+use crate::connect::SqliteStore;
+use crate::inspect::not_yet;
+
+impl History for SqliteStore {
+    fn events(&self, _: Find) -> BoxFuture<'_, Result<Found<EventView>>> {
+        not_yet("read the run log")
+    }
+
+    fn tallies(&self, _: Tallies) -> BoxFuture<'_, Result<Vec<Tally>>> {
+        not_yet("read counters")
+    }
+
+    fn run_times(&self, _: String, _: usize) -> BoxFuture<'_, Result<Vec<Duration>>> {
+        not_yet("read run times")
+    }
+
+    fn audit(&self, _: Option<u64>, _: usize) -> BoxFuture<'_, Result<Vec<AuditLine>>> {
+        not_yet("read the audit")
+    }
+}
