@@ -9,7 +9,10 @@ use millpond::text::{parse_duration, parse_size};
 
 use crate::exit::Failure;
 use crate::output::Format;
-use crate::{colour, dead_letter, demo, explain, message, migrate, queue, why, work, worker};
+use crate::{
+    colour, completions, config, dead_letter, demo, explain, message, migrate, queue, redact, why, work,
+    worker,
+};
 
 /// A durable queue in the database you already have.
 #[derive(Debug, Parser)]
@@ -20,7 +23,7 @@ pub(crate) struct Args {
     pub(crate) global: Global,
     /// What to do.
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: Any,
 }
 
 const EXAMPLES: &str = "\
@@ -63,6 +66,30 @@ pub(crate) struct Global {
     pub(crate) utc: bool,
 }
 
+/// All commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Any {
+    /// Those that read the configuration.
+    #[command(flatten)]
+    OfStore(Command),
+    /// Those that must run with a wrong one.
+    #[command(flatten)]
+    Plain(Plain),
+}
+
+/// What needs neither a store nor a right configuration.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Plain {
+    /// What an error, a reason or a cause means, and what to do
+    Explain(explain::Args),
+    /// Whether the configuration can work, without a database
+    Check(config::CheckArgs),
+    /// Every setting with where it comes from
+    Config(config::Args),
+    /// What a shell needs to complete the commands
+    Completions(completions::Args),
+}
+
 /// The nouns, and the verbs that stand alone.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -79,15 +106,13 @@ pub(crate) enum Command {
     DeadLetter(dead_letter::Verb),
     /// Why a message does not run
     Why(why::Args),
-    /// What an error, a reason or a cause means, and what to do
-    Explain(explain::Args),
     /// See who works
     #[command(subcommand)]
     Worker(worker::Verb),
     /// The schema of the store: plan, up, status
     Migrate(migrate::Args),
-    /// Every setting with where it comes from
-    Config,
+    /// A text as it would be stored: secrets masked, and cut
+    Redact(redact::Args),
     /// Whether the store opens and answers: a probe for containers
     Health,
     /// See a queue at work: two workers, failures, a crash, and a check that nothing is lost

@@ -3,8 +3,10 @@
 //! What is wrong is said all at once: unknown keys with their file, line and the nearest known key, and values
 //! that cannot work.
 
+mod check;
 mod file;
 mod key;
+mod schema;
 mod show;
 
 use std::collections::BTreeMap;
@@ -16,8 +18,9 @@ use std::time::Duration;
 use millpond::text::{nearest, parse_duration};
 
 use crate::exit::{Exit, Failure};
+pub(crate) use check::{Args as CheckArgs, run as check};
 use key::{KEYS, Key};
-pub(crate) use show::run;
+pub(crate) use show::{Args, run};
 
 /// Where a file is looked for when none is named.
 const PLACES: [&str; 2] = ["./millpond.toml", "/etc/millpond/millpond.toml"];
@@ -67,7 +70,10 @@ pub(crate) struct Value {
 /// Every value, checked.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
-    values: BTreeMap<&'static str, Value>,
+    /// What was said of each key, the weakest first. The first one is the default.
+    values: BTreeMap<&'static str, Vec<Value>>,
+    /// The file that was read.
+    file: Option<PathBuf>,
 }
 
 impl fmt::Display for Origin {
@@ -84,23 +90,31 @@ impl fmt::Display for Origin {
 impl Config {
     /// Reads and checks everything that was given.
     pub(crate) fn read(given: Given) -> Result<Self, Failure> {
+        Self::read_with(given, |_| Vec::new())
+    }
+
+    /// The same, with what else `check` finds wrong.
+    fn read_with(given: Given, check: impl FnOnce(&Self) -> Vec<String>) -> Result<Self, Failure> {
         let mut wrong = Vec::new();
-        let mut values = BTreeMap::new();
-        for key in KEYS {
-            let value = Value { text: key.default.to_owned(), origin: Origin::Default };
-            values.insert(key.name, value);
+        let default = |key: &Key| Value { text: key.default.to_owned(), origin: Origin::Default };
+        let mut values: BTreeMap<_, _> = KEYS.iter().map(|key| (key.name, vec![default(key)])).collect();
+        let mut say = |said: Vec<(&'static str, Value)>| {
+            said.into_iter().for_each(|(key, value)| values.entry(key).or_default().push(value));
+        };
+        let file = find_file(given.file.as_deref())?;
+        if let Some(path) = &file {
+            say(file::read(path, &mut wrong)?);
         }
-        if let Some(path) = find_file(given.file.as_deref())? {
-            values.extend(file::read(&path, &mut wrong)?);
-        }
-        values.extend(from_environment(&given.environment, &mut wrong));
+        say(from_environment(&given.environment, &mut wrong));
         if let Some(text) = given.store {
-            values.insert("store", Value { text, origin: Origin::Flag("--store") });
+            say(vec![("store", Value { text, origin: Origin::Flag("--store") })]);
         }
+        let config = Self { values, file };
         for key in KEYS {
-            wrong.extend(values.get(key.name).and_then(|value| refused(key, value)));
+            wrong.extend(config.said(key.name).last().and_then(|value| refused(key, value)));
         }
-        if wrong.is_empty() { Ok(Self { values }) } else { Err(all_wrong(wrong)) }
+        wrong.extend(check(&config));
+        if wrong.is_empty() { Ok(config) } else { Err(all_wrong(wrong)) }
     }
 
     /// The URL of the store.
@@ -118,9 +132,37 @@ impl Config {
         parse_duration(self.text(key)).ok()
     }
 
-    fn text(&self, key: &str) -> &str {
-        self.values.get(key).map_or("", |value| &value.text)
+    /// The secrets that are masked in texts: those that were named, and the password in the URL of the store.
+    pub(crate) fn literals(&self) -> Vec<String> {
+        let named = self.text("redact.literals").lines().map(str::to_owned);
+        named.chain(password(self.store())).collect()
     }
+
+    fn text(&self, key: &str) -> &str {
+        self.said(key).last().map_or("", |value| &value.text)
+    }
+
+    /// What was said of a key, the weakest first.
+    fn said(&self, key: &str) -> &[Value] {
+        self.values.get(key).map_or(&[], Vec::as_slice)
+    }
+
+    /// The variables that say something.
+    fn variables(&self) -> Vec<String> {
+        let all = self.values.values().flatten();
+        let names = all.filter_map(|value| match &value.origin {
+            Origin::Environment(name) => Some(name.clone()),
+            _ => None,
+        });
+        names.collect()
+    }
+}
+
+/// The password in a URL, as it is meant: long enough not to be found within other words.
+fn password(url: &str) -> Option<String> {
+    let authority = url.split_once("://")?.1.split(['/', '?']).next()?;
+    let (_, password) = authority.rsplit_once('@')?.0.split_once(':')?;
+    (key::LITERAL_BYTES_MIN <= password.len()).then(|| password.to_owned())
 }
 
 fn find_file(named: Option<&Path>) -> Result<Option<PathBuf>, Failure> {
@@ -143,7 +185,8 @@ fn from_environment(
         let own = format!("{PREFIX}{}", key.name.to_uppercase().replace('.', "__"));
         let others: &[&str] = if key.name == "store" { &["DATABASE_URL"] } else { &[] };
         let from_file = format!("{own}_FILE");
-        for name in [own.as_str(), &from_file].into_iter().chain(others.iter().copied()) {
+        // The weakest first.
+        for name in others.iter().copied().chain([from_file.as_str(), &own]) {
             let Some(text) = environment.get(name).filter(|text| !text.is_empty()) else { continue };
             let text = match name == from_file {
                 false => Ok(text.clone()),
@@ -155,7 +198,6 @@ fn from_environment(
                 }
                 Err(error) => wrong.push(format!("environment {name}: cannot read the file: {error}")),
             }
-            break;
         }
     }
     wrong.extend(environment.keys().filter_map(|name| unknown_variable(name)));
@@ -194,7 +236,7 @@ fn all_wrong(wrong: Vec<String>) -> Failure {
     let mut wrong = wrong.into_iter();
     let first = wrong.next().unwrap_or_default();
     let failure = Failure::new(Exit::Usage, "invalid-config", first).advice(advice);
-    wrong.fold(failure, |failure, other| failure.why(other))
+    wrong.fold(failure, |failure, other| failure.why(other)).in_parts()
 }
 
 #[cfg(test)]
@@ -262,6 +304,44 @@ mod tests {
         refused("worker = 3\n", &[], &["millpond.toml:1: unknown key `worker`"]);
         refused("store = [\"a\"]\n", &[], &["millpond.toml:1: store: it is a text, not a list"]);
         refused("a = \n", &[], &["millpond.toml:1: "]);
+    }
+
+    #[test]
+    fn secrets_are_named_in_a_list_a_variable_or_the_url_and_never_said() {
+        let file =
+            "store = \"postgres://ada:tulip@db/app\"\n[redact]\nliterals = [\"rose garden\", \"daisy\"]\n";
+        let (_dir, all) = given(file, &[]);
+        assert_eq!(Config::read(all).unwrap().literals(), ["rose garden", "daisy", "tulip"]);
+        let (_dir, all) = given(file, &[("MILLPOND_REDACT__LITERALS", "lily\nviolet")]);
+        assert_eq!(Config::read(all).unwrap().literals(), ["lily", "violet", "tulip"]);
+        refused(
+            "redact.literals = [\"abc\"]\nworker.lease = [\"2s\"]\n",
+            &[],
+            &[
+                "millpond.toml:1: redact.literals: text 1 has less than 4 bytes",
+                "millpond.toml:2: worker.lease: it is a text, not a list",
+            ],
+        );
+        refused("redact.literals = [1]\n", &[], &["millpond.toml:1: redact.literals: it is a list of texts"]);
+        refused(
+            "redact.literals = 'abcd'\n",
+            &[],
+            &["millpond.toml:1: redact.literals: it is a list of texts"],
+        );
+    }
+
+    #[test]
+    fn what_a_value_overrides_is_kept() {
+        let (_dir, mut all) = given(
+            "store = \"sqlite://file.db\"\n",
+            &[("MILLPOND_STORE", "sqlite://env.db"), ("DATABASE_URL", "sqlite://common.db")],
+        );
+        all.store = Some("sqlite://flag.db".into());
+        let config = Config::read(all).unwrap();
+        let texts: Vec<_> = config.said("store").iter().map(|value| value.text.as_str()).collect();
+        let expected = ["millpond.db", "file.db", "common.db", "env.db", "flag.db"];
+        assert_eq!(texts, expected.map(|name| format!("sqlite://{name}")));
+        assert_eq!(config.variables(), ["DATABASE_URL", "MILLPOND_STORE"]);
     }
 
     #[test]

@@ -50,6 +50,8 @@ pub(crate) struct Failure {
     tried: String,
     why: Vec<String>,
     advice: String,
+    /// Whether it is several errors: what was tried is the first of them, and each reason another.
+    in_parts: bool,
     /// Nobody reads our output any more: that is no error, and there is nobody to tell.
     quiet: bool,
 }
@@ -66,13 +68,21 @@ struct Problem<'a> {
     /// `yes`, `no`, or `same-key`: it may have been done, so again with the same key.
     #[serde(skip_serializing_if = "Option::is_none")]
     retryable: Option<&'static str>,
+    /// Each of several errors.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<Part<'a>>,
+}
+
+#[derive(Serialize)]
+struct Part<'a> {
+    message: &'a str,
 }
 
 impl Failure {
     /// An error with its code of the closed list. `tried` is a sentence without its full stop.
     pub(crate) fn new(exit: Exit, code: &'static str, tried: impl Into<String>) -> Self {
         let (tried, why, advice) = (tried.into(), Vec::new(), String::new());
-        Self { exit, code, tried, why, advice, quiet: false }
+        Self { exit, code, tried, why, advice, in_parts: false, quiet: false }
     }
 
     /// Wrong usage.
@@ -90,6 +100,11 @@ impl Failure {
     pub(crate) fn advice(mut self, advice: impl Into<String>) -> Self {
         self.advice = advice.into();
         self
+    }
+
+    /// The same error, if its reasons are errors of their own.
+    pub(crate) fn in_parts(self) -> Self {
+        Self { in_parts: true, ..self }
     }
 
     /// The same error without the secrets of its texts.
@@ -120,6 +135,7 @@ impl Failure {
         let facts = codes::find(self.code);
         let mut detail = self.why.clone();
         detail.extend((!self.advice.is_empty()).then(|| self.advice.clone()));
+        let parts = std::iter::once(&self.tried).chain(&self.why).filter(|_| self.in_parts);
         let problem = Problem {
             r#type: format!("/problems/{}", self.code),
             title: &self.tried,
@@ -127,6 +143,7 @@ impl Failure {
             detail: detail.join("; "),
             code: self.code,
             retryable: facts.map(|facts| facts.retry.as_str()),
+            errors: parts.map(|message| Part { message }).collect(),
         };
         serde_json::to_string(&problem).unwrap_or_else(|_| self.to_string())
     }

@@ -8,9 +8,9 @@ use std::process::ExitCode;
 use millpond::text::nearest;
 use serde::Serialize;
 
+use crate::codes;
 use crate::exit::{Done, Exit, Failure};
-use crate::output::Column;
-use crate::{Context, codes};
+use crate::output::{Column, Output};
 use page::Page;
 use pages::{Entry, Kind, PAGES};
 
@@ -42,7 +42,7 @@ struct Shown<'a> {
     http_status: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     shown_by: Option<&'a str>,
-    when_it_happens: &'a str,
+    when_it_happens: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     example: Option<&'a str>,
     what_to_do: &'a [String],
@@ -63,14 +63,14 @@ const COLUMNS: [Column<Line>; 3] = [
 ];
 
 /// Shows a page, or all of them with a line each.
-pub(crate) fn run(args: Args, context: &Context) -> Done {
+pub(crate) fn run(args: Args, output: &Output) -> Done {
     let Some(word) = args.code else {
         let lines = PAGES.iter().map(|entry| Line {
             code: entry.code,
             kind: entry.kind,
             title: Page::read(entry.text).title,
         });
-        context.output.list(&lines.collect::<Vec<_>>(), &COLUMNS, "")?;
+        output.list(&lines.collect::<Vec<_>>(), &COLUMNS, "")?;
         return Ok(ExitCode::SUCCESS);
     };
     let entry = find(&word).ok_or_else(|| unknown(&word))?;
@@ -84,11 +84,11 @@ pub(crate) fn run(args: Args, context: &Context) -> Done {
         exit_code: facts.map(|facts| facts.exit as u8),
         http_status: facts.and_then(|facts| facts.status),
         shown_by: page.fact("Shown by"),
-        when_it_happens: &page.when,
+        when_it_happens: page.when_unfolded(),
         example: page.example.as_deref(),
         what_to_do: &page.steps,
     };
-    context.output.one(&shown, entry.code, |_| page.plain())?;
+    output.one(&shown, entry.code, |_| page.plain())?;
     Ok(ExitCode::SUCCESS)
 }
 

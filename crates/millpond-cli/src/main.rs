@@ -3,6 +3,7 @@
 mod args;
 mod codes;
 mod colour;
+mod completions;
 mod config;
 mod dead_letter;
 mod demo;
@@ -16,13 +17,14 @@ mod open;
 mod output;
 mod progress;
 mod queue;
+mod redact;
 mod why;
 mod work;
 mod worker;
 
 use std::process::ExitCode;
 
-use args::{Args, Command};
+use args::{Any, Args, Command, Plain};
 use config::{Config, Given};
 use exit::{Done, Exit, Failure};
 use output::Output;
@@ -44,15 +46,30 @@ struct Context {
 }
 
 fn start(args: Args, output: &Output) -> Done {
-    let config = Config::read(Given::with(args.global.store, args.global.config))?;
+    let given = Given::with(args.global.store, args.global.config);
+    let command = match args.command {
+        Any::OfStore(command) => command,
+        Any::Plain(command) => return run_plain(command, given, output),
+    };
+    let config = Config::read(given)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
         Failure::new(Exit::Failed, "internal", "cannot start the runtime").why(error.to_string())
     })?;
     let context = Context { config, output: output.clone() };
-    let done = runtime.block_on(run(args.command, &context));
+    let done = runtime.block_on(run(command, &context));
     // A read of stdin that nobody waits for any more must not hold the process.
     runtime.shutdown_background();
     done
+}
+
+/// What explains a wrong configuration must run in spite of it.
+fn run_plain(command: Plain, given: Given, output: &Output) -> Done {
+    match command {
+        Plain::Explain(args) => explain::run(args, output),
+        Plain::Check(args) => config::check(&args, given, output),
+        Plain::Config(args) => config::run(&args, given, output),
+        Plain::Completions(args) => completions::run(&args),
+    }
 }
 
 async fn run(command: Command, context: &Context) -> Done {
@@ -62,10 +79,9 @@ async fn run(command: Command, context: &Context) -> Done {
         Command::Message(verb) => message::run(verb, context).await,
         Command::DeadLetter(verb) => dead_letter::run(verb, context).await,
         Command::Why(args) => why::run(args, context).await,
-        Command::Explain(args) => explain::run(args, context),
         Command::Worker(verb) => worker::run(verb, context).await,
         Command::Migrate(args) => migrate::run(args, context).await,
-        Command::Config => config::run(&context.config, &context.output),
+        Command::Redact(args) => redact::run(&args, context),
         Command::Health => health::run(context).await,
         Command::Demo(args) => Ok(demo::run(args, context.output.is_json()).await?),
         Command::DemoWorker(args) => Ok(demo::work(args).await?),

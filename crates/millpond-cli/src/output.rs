@@ -215,6 +215,11 @@ impl Output {
         print(&text)
     }
 
+    /// Prints a document that is JSON in every form.
+    pub(crate) fn document<T: Serialize>(&self, value: &T) -> io::Result<()> {
+        print(&pretty(value)?)
+    }
+
     /// Prints one thing: `text` for a person, `id` in a pipe of ids.
     pub(crate) fn one<T: Serialize>(
         &self,

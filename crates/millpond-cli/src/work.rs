@@ -110,14 +110,20 @@ struct Desk {
 pub(crate) async fn run(args: Args, context: &Context) -> Done {
     let pond = open::to_write(context.config.store()).await?;
     let queue = pond.queue(&args.queue).await?;
-    let timeout = own_timeout(args.timeout, &queue)?;
+    let timeout = own_timeout(args.timeout, &queue)?.or(context.config.duration("worker.timeout"));
     log_to_stderr();
     let config = &context.config;
     let or = |given: Option<Duration>, key| given.or_else(|| config.duration(key));
     let grace = config.duration("worker.cancel_grace").unwrap_or_default();
     let snooze = or(args.snooze, "worker.snooze").unwrap_or_default();
-    let program =
-        Program { command: args.exec, grace, timeout, snooze, stdout_is_data: context.output.is_table() };
+    let program = Program {
+        command: args.exec,
+        grace,
+        timeout,
+        snooze,
+        stdout_is_data: context.output.is_table(),
+        literals: config.literals(),
+    };
     let stop = Stop::listen()?;
     let desk = Desk {
         program: Arc::new(program),
@@ -158,7 +164,7 @@ async fn handle(job: Job<Raw>, desk: Desk) -> Outcome {
     if let Some(why) = verdict::cannot_run(&ended).filter(|_| !desk.told.swap(true, Ordering::Relaxed)) {
         tracing::warn!("{why}: check --exec");
     }
-    let (word, outcome) = verdict::of(ended, desk.program.snooze, stopping);
+    let (word, outcome) = verdict::of(ended, &desk.program, stopping);
     let counter = match word {
         Word::Done => &desk.tally.done,
         Word::Failed => &desk.tally.failed,

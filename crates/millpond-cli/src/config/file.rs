@@ -5,7 +5,7 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::key::KEYS;
+use super::key::{KEYS, Shape};
 use super::{Origin, Value, unknown};
 use crate::exit::{Exit, Failure};
 
@@ -51,18 +51,29 @@ impl Reader<'_> {
                     let why = unknown(&path).unwrap_or_default();
                     self.wrong.push(format!("{}:{line}: {why}", self.path.display()));
                 }
-                (_, Some(key)) => match scalar(value) {
+                (_, Some(key)) => match of_shape(value, key.shape) {
                     Ok(text) => {
                         let origin = Origin::File(self.path.to_owned(), line);
                         self.values.push((key.name, Value { text, origin }));
                     }
-                    Err(kind) => {
-                        let place = format!("{}:{line}: {path}", self.path.display());
-                        self.wrong.push(format!("{place}: it is a text, not a {kind}"));
-                    }
+                    Err(why) => self.wrong.push(format!("{}:{line}: {path}: {why}", self.path.display())),
                 },
             }
         }
+    }
+}
+
+fn of_shape(value: &Spanned<DeValue<'_>>, shape: Shape) -> Result<String, String> {
+    match (shape, value.get_ref()) {
+        (Shape::Texts, DeValue::Array(items)) => {
+            let texts = items.iter().map(|item| match item.get_ref() {
+                DeValue::String(text) if !text.contains(['\n', '\r']) => Ok(text.as_ref()),
+                _ => Err("it is a list of texts of one line each".to_owned()),
+            });
+            Ok(texts.collect::<Result<Vec<_>, _>>()?.join("\n"))
+        }
+        (Shape::Texts, _) => Err("it is a list of texts of one line each".to_owned()),
+        _ => scalar(value).map_err(|kind| format!("it is a text, not a {kind}")),
     }
 }
 

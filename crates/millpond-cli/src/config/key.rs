@@ -1,4 +1,4 @@
-//! The known keys, each with its default and its range.
+//! The known keys, each with its default, its range, and what it is for.
 
 use std::time::Duration;
 
@@ -10,24 +10,111 @@ const CONCURRENCY: std::ops::RangeInclusive<usize> = 1..=256;
 /// The shortest lease.
 const LEASE_MIN: Duration = Duration::from_secs(2);
 
+/// A literal of fewer bytes would be masked in the middle of common words.
+pub(super) const LITERAL_BYTES_MIN: usize = 4;
+
+/// What a value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// A text.
+    Text,
+    /// A whole number of this range.
+    Number(usize, usize),
+    /// A text such as `30s`.
+    Duration,
+    /// A list of texts; in a variable or a file of its own, one to a line.
+    Texts,
+}
+
 /// A setting.
 pub(super) struct Key {
     /// Its path.
     pub(super) name: &'static str,
-    /// What holds when nobody says anything; empty: what the queue says.
+    /// What it is for, in a sentence.
+    pub(super) about: &'static str,
+    /// What it is.
+    pub(super) shape: Shape,
+    /// What holds when nobody says anything; empty: nothing, or what the queue says.
     pub(super) default: &'static str,
+    /// Whether the value is never shown.
+    pub(super) is_secret: bool,
+    /// Whether a running process follows a change. None does yet: every process reads its settings when it starts.
+    pub(super) is_live: bool,
     /// Refuses what cannot work.
     pub(super) check: fn(&str) -> Result<(), String>,
 }
 
+const fn key(
+    name: &'static str,
+    shape: Shape,
+    default: &'static str,
+    check: fn(&str) -> Result<(), String>,
+    about: &'static str,
+) -> Key {
+    Key { name, about, shape, default, is_secret: false, is_live: false, check }
+}
+
 /// Every setting.
 pub(super) const KEYS: &[Key] = &[
-    Key { name: "store", default: "sqlite://millpond.db", check: some_text },
-    Key { name: "worker.concurrency", default: "10", check: concurrency },
-    Key { name: "worker.lease", default: "", check: lease },
-    Key { name: "worker.snooze", default: "30s", check: duration },
-    Key { name: "worker.cancel_grace", default: "5s", check: duration },
-    Key { name: "worker.shutdown_timeout", default: "30s", check: duration },
+    key(
+        "store",
+        Shape::Text,
+        "sqlite://millpond.db",
+        some_text,
+        "The URL of the store. A path in it is relative to the folder in which the program runs.",
+    ),
+    Key {
+        is_secret: true,
+        ..key(
+            "redact.literals",
+            Shape::Texts,
+            "",
+            literals,
+            "Secrets that are masked in every error text that `work` stores and `redact` prints.",
+        )
+    },
+    key(
+        "worker.concurrency",
+        Shape::Number(*CONCURRENCY.start(), *CONCURRENCY.end()),
+        "10",
+        concurrency,
+        "Handlers of a queue that run at once in a worker.",
+    ),
+    key(
+        "worker.lease",
+        Shape::Duration,
+        "",
+        lease,
+        "How long a worker may be silent before others take its messages. Default: what the queue says.",
+    ),
+    key(
+        "worker.timeout",
+        Shape::Duration,
+        "",
+        timeout,
+        "How long one run may take, beside what the queue says: the shorter one holds.",
+    ),
+    key(
+        "worker.snooze",
+        Shape::Duration,
+        "30s",
+        duration,
+        "How long a message waits whose program ended with exit status 75.",
+    ),
+    key(
+        "worker.cancel_grace",
+        Shape::Duration,
+        "5s",
+        duration,
+        "How long a program that was told to stop may take to do so, before it is killed.",
+    ),
+    key(
+        "worker.shutdown_timeout",
+        Shape::Duration,
+        "30s",
+        duration,
+        "How long running programs may go on after their worker was told to stop.",
+    ),
 ];
 
 fn some_text(text: &str) -> Result<(), String> {
@@ -56,5 +143,27 @@ fn lease(text: &str) -> Result<(), String> {
             Err("it is at least 2s".to_owned())
         }
         text => duration(text),
+    }
+}
+
+fn timeout(text: &str) -> Result<(), String> {
+    match text {
+        "" => Ok(()),
+        text if parse_duration(text) == Ok(Duration::ZERO) => {
+            Err("it is 0: a run would end before it begins".to_owned())
+        }
+        text => duration(text),
+    }
+}
+
+/// The texts themselves are not said: an error may be read by others.
+fn literals(text: &str) -> Result<(), String> {
+    let short = text.lines().position(|literal| literal.len() < LITERAL_BYTES_MIN);
+    match short {
+        Some(index) => Err(format!(
+            "text {} has less than {LITERAL_BYTES_MIN} bytes, and would be masked within other words",
+            index + 1
+        )),
+        None => Ok(()),
     }
 }

@@ -71,6 +71,12 @@ impl Page {
         }
     }
 
+    /// When it happens, each paragraph in one line.
+    pub(super) fn when_unfolded(&self) -> String {
+        let paragraphs = self.when.split("\n\n").map(|paragraph| paragraph.replace('\n', " "));
+        paragraphs.collect::<Vec<_>>().join("\n\n")
+    }
+
     /// The value of a fact.
     pub(super) fn fact(&self, name: &str) -> Option<&str> {
         self.facts.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())

@@ -20,6 +20,8 @@ pub(super) struct Program {
     pub(super) snooze: Duration,
     /// Whether what programs print may go to our stdout; else that belongs to our own answer.
     pub(super) stdout_is_data: bool,
+    /// Secrets that are masked in what is kept of its stderr.
+    pub(super) literals: Vec<String>,
 }
 
 impl Program {

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use millpond::{Due, Outcome, Verdict};
 
+use super::program::Program;
+
 /// `EX_DATAERR`: the message can never be worked on.
 const DEAD_LETTER: i32 = 65;
 
@@ -64,7 +66,7 @@ impl Word {
 
 /// What becomes of a message. `stopping`: the program was told to stop because the worker stops, which is no
 /// fault of the message.
-pub(super) fn of(ended: Ended, snooze: Duration, stopping: bool) -> (Word, Outcome) {
+pub(super) fn of(ended: Ended, program: &Program, stopping: bool) -> (Word, Outcome) {
     let outcome = |verdict, error, failed| Outcome { verdict, error, failed };
     let (status, stderr, cancelled) = match ended {
         Ended::Exited { status, stderr } => (Some(status), stderr, None),
@@ -72,7 +74,7 @@ pub(super) fn of(ended: Ended, snooze: Duration, stopping: bool) -> (Word, Outco
         Ended::NotStarted { error } => (None, error, None),
     };
     let code = status.and_then(|status| status.code());
-    let error = text(status, &stderr, cancelled);
+    let error = text(status, &stderr, cancelled, &program.literals);
     match code {
         Some(0) => (Word::Done, outcome(Verdict::Ack, None, false)),
         Some(DEAD_LETTER) => {
@@ -80,7 +82,7 @@ pub(super) fn of(ended: Ended, snooze: Duration, stopping: bool) -> (Word, Outco
             (Word::Refused, outcome(verdict, Some(error), false))
         }
         Some(SNOOZE) => {
-            let verdict = Verdict::Snooze { until: Due::In(snooze) };
+            let verdict = Verdict::Snooze { until: Due::In(program.snooze) };
             (Word::Snoozed, outcome(verdict, (!stderr.is_empty()).then_some(error), false))
         }
         _ if stopping => {
@@ -92,7 +94,7 @@ pub(super) fn of(ended: Ended, snooze: Duration, stopping: bool) -> (Word, Outco
 }
 
 /// What the program said, else how it ended. Redacted.
-fn text(status: Option<ExitStatus>, stderr: &str, cancelled: Option<&str>) -> String {
+fn text(status: Option<ExitStatus>, stderr: &str, cancelled: Option<&str>, literals: &[String]) -> String {
     let how = match (status.and_then(|status| status.code()), status.and_then(|status| status.signal())) {
         (Some(code), _) => format!("exit status {code}"),
         (None, Some(signal)) => format!("ended by signal {signal}"),
@@ -104,7 +106,8 @@ fn text(status: Option<ExitStatus>, stderr: &str, cancelled: Option<&str>) -> St
         (None, "") => format!("{how}, nothing on stderr"),
         (None, said) => said.to_owned(),
     };
-    millpond::redact(&parts, &[])
+    let literals: Vec<&str> = literals.iter().map(String::as_str).collect();
+    millpond::redact(&parts, &literals)
 }
 
 #[cfg(test)]
@@ -121,9 +124,15 @@ mod tests {
         Ended::Cancelled { status: Some(status), stderr: String::new(), why: "told to stop" }
     }
 
+    fn program() -> Program {
+        let literals = vec!["rose garden".to_owned()];
+        let (command, grace) = (String::new(), Duration::ZERO);
+        Program { command, grace, timeout: None, snooze: SNOOZED, stdout_is_data: true, literals }
+    }
+
     #[track_caller]
     fn check(ended: Ended, stopping: bool, word: Word, verdict: Verdict, error: Option<&str>) {
-        let (found, outcome) = of(ended, SNOOZED, stopping);
+        let (found, outcome) = of(ended, &program(), stopping);
         assert_eq!((found, outcome.verdict, outcome.error.as_deref()), (word, verdict, error));
         assert_eq!(outcome.failed, word == Word::Failed);
     }
@@ -167,7 +176,8 @@ mod tests {
 
     #[test]
     fn secrets_are_masked() {
-        let (_, outcome) = of(exited(1, "login failed: password=tulip"), SNOOZED, false);
-        assert_eq!(outcome.error.as_deref(), Some("login failed: password=***"));
+        let said = "login failed: password=tulip, in the rose garden";
+        let (_, outcome) = of(exited(1, said), &program(), false);
+        assert_eq!(outcome.error.as_deref(), Some("login failed: password=***, in the ***"));
     }
 }
