@@ -16,14 +16,15 @@ use crate::capability::Capabilities;
 use crate::error::Result;
 use crate::message::{Due, Leased, MessageId, NewMessage, Offset, Token};
 use crate::pick::Lane;
+use crate::query::Query;
 use crate::queue::QueueSettings;
 use crate::settle::Settlement;
-use crate::time::Timestamp;
-use crate::query::Query;
 use crate::state::State;
+use crate::time::Timestamp;
 use crate::view::{
-    AuditLine, DeadLetterView, EventView, FailureGroup, Find, Found, GroupBy, MessageRow, MessageView, OutboxRow,
-    OutboxSummary, Pause, QueueView, Scope, StoreInfo, Tallies, Tally, Wish, WorkerFacts, WorkerView,
+    AuditLine, DeadLetterView, EventView, FailureGroup, Find, Found, GroupBy, MessageRow, MessageView,
+    OutboxRow, OutboxSummary, Pause, QueueView, Scope, StoreInfo, Tallies, Tally, Wish, WorkerFacts,
+    WorkerView,
 };
 
 /// A future of a port.

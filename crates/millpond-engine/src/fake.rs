@@ -174,7 +174,12 @@ impl port::Log for FakeStore {
     }
 
     fn renew(&self, _: port::Renewal) -> BoxFuture<'_, Result<port::Renewed>> {
-        self.answer(Ok(port::Renewed { now: Timestamp::from_secs(1), claims: Vec::new() }))
+        self.answer(Ok(port::Renewed {
+            now: Timestamp::from_secs(1),
+            claims: Vec::new(),
+            wish: None,
+            cancels: Vec::new(),
+        }))
     }
 
     fn unsettled(&self, _: ClaimRef) -> BoxFuture<'_, Result<Vec<Leased>>> {

@@ -8,6 +8,7 @@ pub mod handler;
 pub mod ids;
 pub mod item;
 pub mod job;
+pub mod notify;
 mod patience;
 pub mod pond;
 mod pulse;

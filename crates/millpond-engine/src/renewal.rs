@@ -238,7 +238,7 @@ mod tests {
     const LEASE: Duration = Duration::from_secs(30);
 
     fn renewed(secs: i64) -> Renewed {
-        Renewed { now: Timestamp::from_secs(secs), claims: Vec::new() }
+        Renewed { now: Timestamp::from_secs(secs), claims: Vec::new(), wish: None, cancels: Vec::new() }
     }
 
     #[test]

@@ -28,10 +28,10 @@ const BANNED: &[(&str, &str)] = &[
 fn allowed(package: &str, development: bool) -> &'static [&'static str] {
     match (package, development) {
         ("millpond-engine", false) => &["millpond-core"],
-        ("millpond-sqlite", false) => &["millpond-core"],
+        ("millpond-sqlite" | "millpond-webhook", false) => &["millpond-core"],
         ("millpond", false) => &["millpond-core", "millpond-engine", "millpond-sqlite"],
         // The facade is all that the program needs; what it lacks belongs there.
-        ("millpond-cli", false) => &["millpond", "millpond-core"],
+        ("millpond-cli", false) => &["millpond", "millpond-core", "millpond-webhook"],
         // It drives the real engine, so that a contract holds for what runs and not for a model of it.
         ("millpond-testkit", false) => &["millpond-core", "millpond-engine"],
         ("millpond-torture" | "millpond-bench", _) => {

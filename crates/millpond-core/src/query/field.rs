@@ -129,7 +129,9 @@ impl Field {
         match self {
             Field::Anything | Field::Error => Shape::Prose,
             Field::Queue | Field::Kind | Field::Key | Field::Id | Field::Trace | Field::Worker => Shape::Name,
-            Field::Reason | Field::Class | Field::Fingerprint | Field::Header(_) | Field::Body(_) => Shape::Name,
+            Field::Reason | Field::Class | Field::Fingerprint | Field::Header(_) | Field::Body(_) => {
+                Shape::Name
+            }
             Field::State => Shape::Word(STATES),
             Field::Status => Shape::Word(STATUSES),
             Field::Event => Shape::Word(EVENTS),
@@ -151,7 +153,9 @@ impl Subject {
             Field::State | Field::Wait => matches!(self, Subject::Message),
             Field::Run => matches!(self, Subject::Message | Subject::Event),
             Field::Due => matches!(self, Subject::Message | Subject::Outbox),
-            Field::Status | Field::Class | Field::Fingerprint | Field::Died => matches!(self, Subject::DeadLetter),
+            Field::Status | Field::Class | Field::Fingerprint | Field::Died => {
+                matches!(self, Subject::DeadLetter)
+            }
             Field::Event | Field::At => matches!(self, Subject::Event),
         }
     }

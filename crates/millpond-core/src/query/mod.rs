@@ -109,7 +109,10 @@ impl Query {
         let term = self.terms.iter().find(|term| {
             term.field == *field && !term.negated && term.any.iter().all(|test| matches!(test, Test::Is(_)))
         })?;
-        let text = |test| if let &Test::Is(ref text) = test { Some(text.as_str()) } else { None };
+        let text = |test| match test {
+            &Test::Is(ref text) => Some(text.as_str()),
+            _ => None,
+        };
         Some(term.any.iter().filter_map(text).collect())
     }
 
@@ -225,14 +228,16 @@ mod tests {
             ("key:x", false),
             ("-key:x", true),
         ] {
-            let query = parse(text, Subject::Message, &NoCalendar).unwrap_or_else(|why| panic!("{text}: {why}"));
+            let query =
+                parse(text, Subject::Message, &NoCalendar).unwrap_or_else(|why| panic!("{text}: {why}"));
             assert_eq!(query.matches(&Sample), expected, "{text}");
         }
     }
 
     #[test]
     fn a_store_may_narrow_its_search() {
-        let query = parse("queue:mail,orders attempt:>3 attempt:<9 -kind:x", Subject::Message, &NoCalendar).unwrap();
+        let query =
+            parse("queue:mail,orders attempt:>3 attempt:<9 -kind:x", Subject::Message, &NoCalendar).unwrap();
         assert_eq!(query.only(&Field::Queue), Some(vec!["mail", "orders"]));
         assert_eq!(query.only(&Field::Kind), None, "a negation leaves all others");
         assert_eq!(query.between(&Field::Attempt), (4, 8));

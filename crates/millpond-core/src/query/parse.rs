@@ -149,7 +149,7 @@ impl Reader<'_> {
             return self.quoted(at);
         }
         let mut text = String::new();
-        while let Some(c) = self.peek().filter(|c| !c.is_whitespace() && !(comma_ends && *c == ',')) {
+        while let Some(c) = self.peek().filter(|c| !(c.is_whitespace() || comma_ends && *c == ',')) {
             text.push(c);
             self.at += 1;
         }
@@ -196,7 +196,7 @@ impl Reader<'_> {
     }
 
     /// `>a`, `>=a`, `<a`, `<=a`, `a..b`, `a..`, `..b` or `a`; each text names a first and a last number.
-    fn within(&self, text: &str, read: &dyn Fn(&str) -> Result<(i64, i64), String>) -> Result<Test, String> {
+    fn within(&self, text: &str, read: Read<'_>) -> Result<Test, String> {
         let (low, high) = if let Some(rest) = text.strip_prefix(">=") {
             (read(rest)?.0, i64::MAX)
         } else if let Some(rest) = text.strip_prefix('>') {
@@ -235,8 +235,12 @@ impl Reader<'_> {
     }
 }
 
+/// From a text to the first and the last number that it names.
+type Read<'a> = &'a dyn Fn(&str) -> Result<(i64, i64), String>;
+
 fn count(text: &str) -> Result<(i64, i64), String> {
-    let number = text.parse().map_err(|_| format!("`{text}` is not a whole number, such as 3, >3 or 1..5"))?;
+    let number =
+        text.parse().map_err(|_| format!("`{text}` is not a whole number, such as 3, >3 or 1..5"))?;
     Ok((number, number))
 }
 
