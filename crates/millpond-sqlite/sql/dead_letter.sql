@@ -10,5 +10,5 @@ on conflict do nothing;
 -- name: dead_letter_redriven
 -- Marks it, once: the dead letter stays and names the message that was made of it.
 -- Served by the unique (message_id, subscription_id).
-update millpond_dead_letter set redriven_as = ?2 where message_id = ?1 and redriven_as is null
+update millpond_dead_letter set redriven_as = ?2, redriven_at = ?3 where message_id = ?1 and redriven_as is null
 returning id, queue_id, kind;

@@ -1,10 +1,14 @@
 -- name: pulse_heads
--- Parts of the asked queues that have messages beyond the cursor. Three index look-ups a part, whatever the
--- backlog: the ends of millpond_log and millpond_claim, and one row.
-select p.queue_id, p.class, p.lane, p.head - p.cursor as ready,
+-- Parts of the asked queues that have messages beyond the cursor, paused queues left out unless they are asked for.
+-- What is cancelled there is not ready; a lease must pass it all the same. A few index look-ups a part, whatever the
+-- backlog: the ends of millpond_log and millpond_claim, one row, and the marks of cancelled messages.
+select p.queue_id, p.class, p.lane,
+       p.head - p.cursor - (select count(*) from millpond_cancel x
+                            where x.subscription_id = p.subscription and x.partition = p.id
+                                  and x.log_offset > p.cursor) as ready,
        (select l.published_at from millpond_log l where l.partition = p.id and l.log_offset = p.cursor + 1)
 from (
-    select q.id, q.queue_id, q.class, q.lane,
+    select q.id, q.queue_id, q.class, q.lane, s.id as subscription,
            coalesce((select l.log_offset from millpond_log l where l.partition = q.id
                      order by l.log_offset desc limit 1), -1) as head,
            coalesce((select c.to_offset from millpond_claim c
@@ -14,7 +18,9 @@ from (
     cross join millpond_log_partition q on q.queue_id = asked.value
     cross join millpond_subscription s on s.queue_id = q.queue_id and s.name = ''
 ) p
-where p.head > p.cursor;
+where p.head > p.cursor
+      and (:paused or not exists (select 1 from millpond_pause z
+                                  where z.queue_id in (0, p.queue_id) and (z.until is null or z.until > :now)));
 
 -- name: inspect_leased
 -- Live claims; the store counts what their done sets leave. A handful of rows, whatever the backlog.
@@ -45,7 +51,7 @@ group by 1;
 
 -- name: inspect_workers
 -- Walks the workers, which are few.
-select id, host, queues, slots, busy, started_at, seen_at, lease_until, stopped, error
+select id, host, queues, slots, busy, started_at, seen_at, lease_until, stopped, error, facts, wish
 from millpond_worker
 order by seen_at desc, id;
 

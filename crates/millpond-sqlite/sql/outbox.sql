@@ -39,7 +39,7 @@ delete from millpond_outbox where seq = ?1;
 -- The dead letter is served by its primary key.
 insert into millpond_outbox (message_id, subscription_id, queue_id, class, reason, ready_at, created_at, sent_at,
                              attempt, releases, suspect, attempts_max, retry_until, checksum, kind, key,
-                             content_type, headers, body)
-select ?2, 0, queue_id, class, ?3, ?4, ?4, ?4, 0, 0, 0, attempts_max, null, checksum, kind, key, content_type,
-       headers, body
+                             content_type, headers, body, retry_of)
+select ?2, 0, ?6, class, ?3, ?4, ?5, ?5, 0, 0, 0, coalesce(?7, attempts_max), null, checksum, kind, key, content_type,
+       headers, body, message_id
 from millpond_dead_letter where id = ?1;

@@ -1,11 +1,12 @@
 -- name: worker_renew
 -- A renewal that was on its way when its worker ended does not bring it back.
 -- What is there is served by the primary key.
-insert into millpond_worker (id, host, queues, slots, busy, error, started_at, seen_at, lease_until, lease)
-values (:id, :host, :queues, :slots, :busy, :error, :now, :now, :now + :lease, :lease)
+insert into millpond_worker (id, host, queues, slots, busy, error, started_at, seen_at, lease_until, lease, facts)
+values (:id, :host, :queues, :slots, :busy, :error, :now, :now, :now + :lease, :lease, :facts)
 on conflict (id) do update
 set queues = excluded.queues, slots = excluded.slots, busy = excluded.busy, error = excluded.error,
-    seen_at = excluded.seen_at, lease_until = excluded.lease_until, lease = excluded.lease
+    seen_at = excluded.seen_at, lease_until = excluded.lease_until, lease = excluded.lease,
+    facts = excluded.facts
 where stopped = 0;
 
 -- name: worker_end

@@ -15,7 +15,7 @@ impl Admin for SqliteStore {
     }
 
     fn queue(&self, name: String) -> BoxFuture<'_, Result<Option<Queue>>> {
-        self.read("look a queue up", move |conn, _| Ok(stored_queue(conn, &name)?.map(|(queue, _)| queue)))
+        self.read("look a queue up", move |conn, _| Ok(stored_queue(conn, &name)?.map(|stored| stored.queue)))
     }
 
     fn retain(&self, node: String, rows_max: usize) -> BoxFuture<'_, Result<u64>> {

@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::error::Tried;
 use crate::queues::stored_queues;
-use crate::settle::{RUN_DONE, is_set, run_at};
+use crate::settle::{RUN_CANCELLED, RUN_DONE, RUN_PURGED, is_set, run_at};
 use crate::sql::sql;
 
 /// How far a sender's clock may be ahead of the store's for its message still to be found.
@@ -122,6 +122,23 @@ pub(crate) fn message_view(conn: &Connection, now: Timestamp, id: MessageId) -> 
     Ok(Some(view))
 }
 
+/// A row of the log, and what became of it.
+pub(crate) struct LogPlace {
+    pub(crate) subscription: i64,
+    pub(crate) partition: i64,
+    pub(crate) offset: i64,
+    pub(crate) place: Place,
+}
+
+/// The latest row of the log that a message has which neither waits in the outbox nor is a dead letter.
+pub(crate) fn in_log(conn: &Connection, now: Timestamp, id: MessageId) -> Tried<Option<LogPlace>> {
+    let latest = deliveries(conn, now, id, None, None)?.into_iter().max_by_key(Delivery::order);
+    Ok(latest.map(|Delivery { row, place, .. }| {
+        let LogRow { subscription, partition, offset, .. } = row;
+        LogPlace { subscription, partition, offset, place }
+    }))
+}
+
 /// The first offset of `range` that was published after `instant`; its end if none was.
 pub(crate) fn published_after(
     conn: &Connection,
@@ -212,7 +229,14 @@ fn delivery(conn: &Connection, now: Timestamp, row: LogRow) -> Tried<Delivery> {
         let place = if settled { Place::Passed } else { Place::Claimed };
         return Ok(Delivery { row, place, cursor, run: Some(run) });
     }
-    let run = finished_run(conn, &row)?;
+    let run = match finished_run(conn, &row)? {
+        Finished::Purged => {
+            let place = Place::Dead { reason: DropReason::Purged };
+            return Ok(Delivery { row, place, cursor, run: None });
+        }
+        Finished::Run(run) => Some(run),
+        Finished::Unknown => None,
+    };
     Ok(Delivery { row, place: Place::Passed, cursor, run })
 }
 
@@ -229,23 +253,48 @@ fn live_run(conn: &Connection, now: Timestamp, row: &LogRow) -> Tried<Option<(Ru
         let leased_at = instant(found.get(4)?);
         let expires_at = found.get::<_, Option<i64>>(3)?.map(instant);
         let done_at = done_at(leased_at, &runs, place).map(|at| at.min(now));
+        if is_cancelled(&runs, place) {
+            return Ok(None);
+        }
         Ok(Some((Run { worker: found.get(2)?, expires_at, leased_at, done_at }, is_set(&done, place))))
     };
     Ok(conn.prepare_cached(sql("message_claim"))?.query_row(key, claim).optional()?.flatten())
 }
 
-fn finished_run(conn: &Connection, row: &LogRow) -> Tried<Option<Run>> {
+/// What the history tells of a row of the log.
+enum Finished {
+    Run(Run),
+    /// Dropped with all that waited around it.
+    Purged,
+    /// It keeps nothing of it, or nobody had it.
+    Unknown,
+}
+
+fn finished_run(conn: &Connection, row: &LogRow) -> Tried<Finished> {
     let history = |found: &Row<'_>| {
         let from: i64 = found.get(0)?;
         if row.offset < from {
-            return Ok(None);
+            return Ok(Finished::Unknown);
         }
         let (leased_at, runs): (Timestamp, Vec<u8>) = (instant(found.get(2)?), found.get(3)?);
-        let done_at = done_at(leased_at, &runs, (row.offset - from).unsigned_abs() as usize);
-        Ok(Some(Run { worker: found.get(1)?, expires_at: None, leased_at, done_at }))
+        let place = (row.offset - from).unsigned_abs() as usize;
+        if runs == [RUN_PURGED] {
+            return Ok(Finished::Purged);
+        }
+        if is_cancelled(&runs, place) {
+            return Ok(Finished::Unknown);
+        }
+        let done_at = done_at(leased_at, &runs, place);
+        Ok(Finished::Run(Run { worker: found.get(1)?, expires_at: None, leased_at, done_at }))
     };
     let key = params![row.partition, row.offset];
-    Ok(conn.prepare_cached(sql("message_history"))?.query_row(key, history).optional()?.flatten())
+    let found = conn.prepare_cached(sql("message_history"))?.query_row(key, history).optional()?;
+    Ok(found.unwrap_or(Finished::Unknown))
+}
+
+/// Whether the lease that reached it passed it by.
+fn is_cancelled(runs: &[u8], place: usize) -> bool {
+    run_at(runs, place).is_some_and(|(outcome, _)| outcome == RUN_CANCELLED)
 }
 
 fn done_at(leased_at: Timestamp, runs: &[u8], place: usize) -> Option<Timestamp> {
@@ -306,6 +355,7 @@ fn view_of_delivery(conn: &Connection, id: MessageId, delivery: &Delivery) -> Tr
                 None => worker_lease(conn, run.worker.as_deref())?,
             };
         }
+        (Place::Dead { reason }, _) => view.reason = Some(reason.as_str().to_owned()),
         (_, run) => {
             view.attempt += 1;
             view.since = run.as_ref().and_then(|run| run.done_at);

@@ -6,6 +6,7 @@ use millpond_core::error::Result;
 use millpond_core::store::{BoxFuture, History};
 use millpond_core::view::{AuditLine, EventView, Find, Found, Tallies, Tally};
 
+use crate::audit::audit_page;
 use crate::connect::SqliteStore;
 use crate::inspect::not_yet;
 
@@ -22,7 +23,7 @@ impl History for SqliteStore {
         not_yet("read run times")
     }
 
-    fn audit(&self, _: Option<u64>, _: usize) -> BoxFuture<'_, Result<Vec<AuditLine>>> {
-        not_yet("read the audit")
+    fn audit(&self, before: Option<u64>, rows_max: usize) -> BoxFuture<'_, Result<Vec<AuditLine>>> {
+        self.read("read the audit", move |conn, _| audit_page(conn, before, rows_max))
     }
 }

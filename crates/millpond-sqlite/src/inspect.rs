@@ -11,14 +11,16 @@ use millpond_core::time::Timestamp;
 use millpond_core::query::Query;
 use millpond_core::view::{
     DeadLetterView, FailureGroup, Find, Found, GroupBy, MessageRow, MessageView, OutboxRow, OutboxSummary,
-    QueueView, StoreInfo, WorkerFacts, WorkerView,
+    QueueView, StoreInfo, Wish, WorkerView,
 };
 use rusqlite::{Connection, Params, Row, named_params};
 
+use crate::change::setting_changes;
 use crate::connect::SqliteStore;
 use crate::error::Tried;
 use crate::find::{instant, message_view};
 use crate::log::pulse;
+use crate::pause::{holding, pauses};
 use crate::queues::stored_queues;
 use crate::sql::sql;
 
@@ -91,7 +93,7 @@ fn queue_views(conn: &Connection, now: Timestamp) -> Tried<Vec<QueueView>> {
     let ids: Vec<QueueId> = queues.iter().map(|queue| queue.id).collect();
     let mut views: HashMap<QueueId, QueueView> =
         queues.into_iter().map(|queue| (queue.id, empty(queue))).collect();
-    for head in pulse(conn, now, &ids)?.heads {
+    for head in pulse(conn, now, &ids, true)?.heads {
         change(&mut views, head.queue, |view| {
             view.ready += head.ready;
             view.oldest_ready = [view.oldest_ready, head.oldest].into_iter().flatten().min();
@@ -125,6 +127,13 @@ fn queue_views(conn: &Connection, now: Timestamp) -> Tried<Vec<QueueView>> {
         change(&mut views, QueueId(row.get(0)?), |view| (view.sent, view.done) = (sent, done));
         Ok(())
     })?;
+    let pauses = pauses(conn, now)?;
+    for (id, view) in &mut views {
+        view.paused_by = holding(&pauses, *id);
+    }
+    for (id, changed) in setting_changes(conn)? {
+        change(&mut views, id, |view| view.changes.push(changed));
+    }
     let mut views: Vec<QueueView> = ids.iter().filter_map(|id| views.remove(id)).collect();
     each(conn, "inspect_listeners", named_params! { ":now": now.as_micros() }, |row| {
         let (name, count): (String, u64) = (row.get(0)?, row.get(1)?);
@@ -170,6 +179,7 @@ pub(crate) fn not_yet<T: Send + 'static>(doing: &'static str) -> BoxFuture<'stat
 
 fn worker_view(row: &Row<'_>) -> rusqlite::Result<WorkerView> {
     let queues: String = row.get(2)?;
+    let (facts, wish): (Option<String>, Option<String>) = (row.get(10)?, row.get(11)?);
     Ok(WorkerView {
         id: row.get(0)?,
         host: row.get(1)?,
@@ -181,7 +191,7 @@ fn worker_view(row: &Row<'_>) -> rusqlite::Result<WorkerView> {
         lease_until: instant(row.get(7)?),
         stopped: row.get(8)?,
         error: row.get(9)?,
-        facts: WorkerFacts::default(),
-        wish: None,
+        facts: facts.and_then(|facts| serde_json::from_str(&facts).ok()).unwrap_or_default(),
+        wish: wish.as_deref().and_then(Wish::parse),
     })
 }

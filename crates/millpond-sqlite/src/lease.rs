@@ -15,6 +15,9 @@ use crate::writer::Tx;
 impl Tx<'_> {
     /// Takes from the first part that has messages.
     pub(crate) fn lease(&mut self, request: &LeaseRequest) -> Tried<Lease> {
+        if self.is_paused(request.queue)? {
+            return Ok(Lease::Paused);
+        }
         for (class, lane) in &request.turns {
             let part = Part { queue: request.queue, class: *class, lane: *lane };
             let Some(partition) = self.known_partition(part)? else { continue };
@@ -29,23 +32,34 @@ impl Tx<'_> {
     fn lease_part(&mut self, request: &LeaseRequest, partition: i64, lane: Lane) -> Tried<Lease> {
         let subscription = self.subscription(request.queue)?;
         let top = self.cursor(subscription, partition)?;
+        let (top, marks) = self.pass_cancelled(subscription, partition, top)?;
         let after = top.map_or(-1, |(offset, _)| offset);
-        let messages = self.read_after(request, partition, after, lane)?;
+        let mut messages = self.read_after(request, partition, after, lane)?;
         let (Some(first), Some(last)) = (messages.first(), messages.last()) else { return Ok(Lease::Empty) };
         if first.suspect == 1 && !request.hands_empty {
             return Ok(Lease::EmptyHandsFirst);
         }
-        let to_offset = last.offset;
+        let (from_offset, to_offset) = (first.offset, last.offset);
+        let cancelled =
+            if marks { self.without_cancelled(subscription, partition, &mut messages)? } else { None };
+        if messages.is_empty() {
+            self.move_cursor(subscription, partition, top, to_offset.0 as i64)?;
+            return Ok(Lease::Empty);
+        }
         let held = ClaimRef { subscription, partition, to_offset, token: request.token };
         self.conn.prepare_cached(sql("claim_take"))?.execute(params![
             subscription,
             partition,
             to_offset.0,
-            first.offset.0,
+            from_offset.0,
             request.token.0,
             request.worker,
             self.now.as_micros(),
         ])?;
+        if let Some((done, runs)) = cancelled {
+            let progress = params![subscription, partition, to_offset.0, done, runs];
+            self.conn.prepare_cached(sql("claim_progress"))?.execute(progress)?;
+        }
         // The old cursor, if all of it is settled, is not needed below a higher claim.
         if let Some((offset, true)) = top {
             self.conn.prepare_cached(sql("claim_delete"))?.execute(params![

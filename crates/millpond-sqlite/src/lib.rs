@@ -6,7 +6,10 @@
 
 mod admin;
 mod append;
+mod audit;
+mod cancel;
 mod capabilities;
+mod change;
 mod clock;
 mod connect;
 mod draft;
@@ -21,8 +24,10 @@ mod log;
 mod migrate;
 mod operate;
 mod outbox;
+mod pause;
 #[cfg(test)]
 mod plans;
+mod purge;
 mod queues;
 mod redrive;
 mod reserve;
@@ -30,6 +35,7 @@ mod retention;
 mod sabotage;
 mod settle;
 mod sql;
+mod steer;
 mod take_over;
 mod turn;
 mod unit;

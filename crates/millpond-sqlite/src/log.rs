@@ -10,6 +10,7 @@ use millpond_core::store::{
     SettleClaim, Settled, Stored, TakeOver, TakenOver,
 };
 use millpond_core::time::{Timestamp, micros};
+use millpond_core::view::Wish;
 use rusqlite::{Connection, OptionalExtension, named_params};
 use tokio::sync::oneshot;
 
@@ -95,7 +96,7 @@ impl Log for SqliteStore {
     }
 
     fn pulse(&self, queues: Vec<QueueId>) -> BoxFuture<'_, Result<Pulse>> {
-        self.read("look for work", move |conn, now| pulse(conn, now, &queues))
+        self.read("look for work", move |conn, now| pulse(conn, now, &queues, false))
     }
 
     fn changed(&self) -> BoxFuture<'_, ()> {
@@ -131,6 +132,7 @@ fn renew(conn: &Connection, now: Timestamp, renewal: &Renewal) -> Tried<Renewed>
     conn.prepare_cached(sql("worker_renew"))?.execute(named_params! {
         ":id": renewal.worker, ":host": renewal.host, ":queues": queues, ":slots": renewal.slots,
         ":busy": renewal.busy, ":error": renewal.error, ":now": now.as_micros(), ":lease": micros(renewal.lease),
+        ":facts": serde_json::json!(renewal.facts).to_string(),
     })?;
     let mut list = conn.prepare_cached(sql("claim_of_worker"))?;
     let rows = list.query_map([&renewal.worker], |row| {
@@ -142,13 +144,22 @@ fn renew(conn: &Connection, now: Timestamp, renewal: &Renewal) -> Tried<Renewed>
         })
     })?;
     let claims = rows.collect::<rusqlite::Result<_>>()?;
-    Ok(Renewed { now, claims, wish: None, cancels: Vec::new() })
+    let mut list = conn.prepare_cached(sql("cancel_of_worker"))?;
+    let cancels = list.query_map([&renewal.worker], |row| {
+        Ok((Token(row.get(0)?), Offset(row.get::<_, i64>(1)?.unsigned_abs())))
+    })?;
+    let cancels = cancels.collect::<rusqlite::Result<_>>()?;
+    let mut wished = conn.prepare_cached(sql("worker_wished"))?;
+    let wish: Option<String> = wished.query_row([&renewal.worker], |row| row.get(0)).optional()?.flatten();
+    Ok(Renewed { now, claims, wish: wish.as_deref().and_then(Wish::parse), cancels })
 }
 
-pub(crate) fn pulse(conn: &Connection, now: Timestamp, queues: &[QueueId]) -> Tried<Pulse> {
+/// What is where in these queues; without `paused`, those that are paused are left out.
+pub(crate) fn pulse(conn: &Connection, now: Timestamp, queues: &[QueueId], paused: bool) -> Tried<Pulse> {
     let ids = serde_json::json!(queues.iter().map(|queue| queue.0).collect::<Vec<_>>()).to_string();
     let mut list = conn.prepare_cached(sql("pulse_heads"))?;
-    let rows = list.query_map(named_params! { ":queues": ids }, |row| {
+    let named = named_params! { ":queues": ids, ":now": now.as_micros(), ":paused": paused };
+    let rows = list.query_map(named, |row| {
         let lane = Lane::from_number(row.get(2)?).unwrap_or(Lane::Main);
         Ok(Head {
             queue: QueueId(row.get(0)?),
@@ -160,5 +171,7 @@ pub(crate) fn pulse(conn: &Connection, now: Timestamp, queues: &[QueueId]) -> Tr
     })?;
     let heads = rows.collect::<rusqlite::Result<_>>()?;
     let next = conn.prepare_cached(sql("outbox_next"))?.query_row([], |row| row.get(0)).optional()?;
-    Ok(Pulse { now, heads, next_due: next.map(Timestamp::from_micros), declarations: 0 })
+    let mut number = conn.prepare_cached(sql("declarations_number"))?;
+    let declarations = number.query_row([], |row| row.get(0))?;
+    Ok(Pulse { now, heads, next_due: next.map(Timestamp::from_micros), declarations })
 }

@@ -4,6 +4,7 @@ use millpond_core::error::{Code, Error};
 use millpond_core::queue::{Delivery, HistoryLevel, QueueSettings};
 use millpond_core::store::{Queue, QueueId};
 use rusqlite::{Connection, OptionalExtension, Row, named_params};
+use serde_json::{Map, Value};
 
 use crate::error::Tried;
 use crate::sql::sql;
@@ -20,7 +21,8 @@ impl Tx<'_> {
     /// Stores a declaration, or gives the stored one its settings.
     pub(crate) fn declare(&mut self, name: &str, settings: &QueueSettings) -> Tried<Queue> {
         let text = serde_json::to_string(settings).map_err(|error| internal("store a declaration", error))?;
-        let Some((mut queue, delivery)) = stored_queue(self.conn, name)? else {
+        let Some(Stored { mut queue, declared: before, delivery, changes }) = stored_queue(self.conn, name)? else {
+            self.raise_declarations()?;
             return self.add_queue(name, settings, &text);
         };
         if delivery != delivery_text(settings.delivery) {
@@ -30,10 +32,12 @@ impl Tx<'_> {
                 .because(why)
                 .into());
         }
-        if queue.settings != *settings {
+        if before != *settings {
             let set = named_params! { ":settings": text, ":id": queue.id.0 };
             self.conn.prepare_cached(sql("queue_set"))?.execute(set)?;
-            queue.settings = *settings;
+            self.raise_declarations()?;
+            // What an operator changed at run time stays.
+            queue.settings = overlaid(name, settings, &changes)?;
         }
         Ok(queue)
     }
@@ -53,7 +57,7 @@ impl Tx<'_> {
     /// The queue with this number.
     pub(crate) fn queue_of(&self, id: QueueId) -> Tried<Queue> {
         let mut by_id = self.conn.prepare_cached(sql("queue_by_id"))?;
-        Ok(by_id.query_row(named_params! { ":id": id.0 }, queue_row)??.0)
+        Ok(by_id.query_row(named_params! { ":id": id.0 }, queue_row)??.queue)
     }
 
     /// How much of the run log is kept for a queue.
@@ -67,8 +71,17 @@ impl Tx<'_> {
     }
 }
 
-/// The stored declaration of this name, with its kind of delivery.
-pub(crate) fn stored_queue(conn: &Connection, name: &str) -> Tried<Option<(Queue, String)>> {
+/// A queue as it is stored.
+pub(crate) struct Stored {
+    /// With the settings that count: what was declared, and over it what was changed at run time.
+    pub(crate) queue: Queue,
+    pub(crate) declared: QueueSettings,
+    pub(crate) delivery: String,
+    pub(crate) changes: Map<String, Value>,
+}
+
+/// The stored declaration of this name.
+pub(crate) fn stored_queue(conn: &Connection, name: &str) -> Tried<Option<Stored>> {
     let mut by_name = conn.prepare_cached(sql("queue_by_name"))?;
     by_name.query_row(named_params! { ":name": name }, queue_row).optional()?.transpose()
 }
@@ -77,15 +90,39 @@ pub(crate) fn stored_queue(conn: &Connection, name: &str) -> Tried<Option<(Queue
 pub(crate) fn stored_queues(conn: &Connection) -> Tried<Vec<Queue>> {
     let mut list = conn.prepare_cached(sql("queue_list"))?;
     let rows = list.query_map([], queue_row)?;
-    rows.map(|row| Ok(row??.0)).collect()
+    rows.map(|row| Ok(row??.queue)).collect()
 }
 
-fn queue_row(row: &Row<'_>) -> rusqlite::Result<Tried<(Queue, String)>> {
-    let (name, text): (String, String) = (row.get(1)?, row.get(2)?);
+/// Declared settings with changes over them.
+pub(crate) fn overlaid(
+    name: &str,
+    declared: &QueueSettings,
+    changes: &Map<String, Value>,
+) -> Result<QueueSettings, Error> {
+    if changes.is_empty() {
+        return Ok(*declared);
+    }
+    let merged = serde_json::to_value(declared).and_then(|mut settings| {
+        if let Some(settings) = settings.as_object_mut() {
+            settings.extend(changes.iter().map(|(setting, value)| (setting.clone(), value.clone())));
+        }
+        serde_json::from_value(settings)
+    });
+    merged.map_err(|error| internal(&format!("read the changed settings of queue `{name}`"), error))
+}
+
+fn queue_row(row: &Row<'_>) -> rusqlite::Result<Tried<Stored>> {
+    let (name, declared, changes): (String, String, String) = (row.get(1)?, row.get(2)?, row.get(4)?);
     let (id, delivery) = (QueueId(row.get(0)?), row.get(3)?);
-    let settings = serde_json::from_str(&text)
-        .map_err(|error| internal(&format!("read the settings of queue `{name}`"), error).into());
-    Ok(settings.map(|settings| (Queue { id, name, settings }, delivery)))
+    let stored = || -> Result<Stored, Error> {
+        let broken = |error| internal(&format!("read the settings of queue `{name}`"), error);
+        let declared: QueueSettings = serde_json::from_str(&declared).map_err(broken)?;
+        let changes = if changes == "{}" { Map::new() } else { serde_json::from_str(&changes).map_err(broken)? };
+        let settings = overlaid(&name, &declared, &changes)?;
+        let queue = Queue { id, name: name.clone(), settings };
+        Ok(Stored { queue, declared, delivery, changes })
+    };
+    Ok(stored().map_err(Into::into))
 }
 
 fn internal(doing: &str, error: serde_json::Error) -> Error {

@@ -19,6 +19,12 @@ const RUN_BYTES: usize = 5;
 /// The outcome of a message that was acknowledged.
 pub(crate) const RUN_DONE: u8 = 1;
 
+/// It was cancelled before the lease that reached it: it was never delivered.
+pub(crate) const RUN_CANCELLED: u8 = 4;
+
+/// The whole of a history row, in one byte: its messages were dropped, and nobody had them.
+pub(crate) const RUN_PURGED: u8 = 5;
+
 /// A claim as it is stored.
 struct StoredClaim {
     from_offset: i64,
@@ -117,6 +123,9 @@ impl Tx<'_> {
             return Ok(Outcome::DoneAnyway);
         }
         let case = Case { part, held, worker, item, message };
+        if let Some(asked) = self.take_cancel(held, item.offset)? {
+            return self.bury(&case, DropReason::Cancelled, Some(&asked));
+        }
         match &item.settlement {
             Settlement::Done => Ok(Outcome::Done),
             Settlement::Again { due, attempt, releases, suspect, back } => {
@@ -263,6 +272,19 @@ fn record_run(run: &mut [u8], outcome: Outcome, item: &SettleItem) {
     };
     let micros = u32::try_from(item.run.as_micros()).unwrap_or(u32::MAX);
     run[1..RUN_BYTES].copy_from_slice(&micros.to_le_bytes());
+}
+
+/// The done set and the runs of a claim over `count` messages of which those at `places` are cancelled.
+pub(crate) fn cancelled_progress(
+    count: usize,
+    places: impl Iterator<Item = usize>,
+) -> (Vec<u8>, Vec<u8>) {
+    let (mut done, mut runs) = (vec![0; count.div_ceil(8)], vec![0; count * RUN_BYTES]);
+    for place in places {
+        done[place / 8] |= 1 << (place % 8);
+        runs[place * RUN_BYTES] = RUN_CANCELLED;
+    }
+    (done, runs)
 }
 
 /// Whether the bit of a place is set; what a done set does not hold is clear.

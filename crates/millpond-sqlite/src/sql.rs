@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-const FILES: [&str; 10] = [
+const FILES: &[&str] = &[
     include_str!("../sql/queue.sql"),
     include_str!("../sql/log.sql"),
     include_str!("../sql/claim.sql"),
@@ -14,6 +14,7 @@ const FILES: [&str; 10] = [
     include_str!("../sql/worker.sql"),
     include_str!("../sql/inspect.sql"),
     include_str!("../sql/retention.sql"),
+    include_str!("../sql/operate.sql"),
 ];
 
 /// The statement of this name.
@@ -23,7 +24,7 @@ const FILES: [&str; 10] = [
 /// When there is none: a mistake in this crate, which a test finds.
 pub(crate) fn sql(name: &str) -> &'static str {
     static STATEMENTS: OnceLock<HashMap<&'static str, &'static str>> = OnceLock::new();
-    let statements = STATEMENTS.get_or_init(|| FILES.into_iter().flat_map(statements).collect());
+    let statements = STATEMENTS.get_or_init(|| FILES.iter().copied().flat_map(statements).collect());
     statements.get(name).copied().unwrap_or_else(|| panic!("there is no statement `{name}`"))
 }
 
@@ -43,7 +44,7 @@ mod tests {
     fn every_statement_fits_the_schema() {
         let db = rusqlite::Connection::open_in_memory().unwrap();
         crate::migrate::up(&db, 0).unwrap();
-        for (name, statement) in FILES.into_iter().flat_map(statements) {
+        for (name, statement) in FILES.iter().copied().flat_map(statements) {
             if let Err(error) = db.prepare(statement) {
                 panic!("{name}: {error}");
             }
@@ -52,7 +53,7 @@ mod tests {
 
     #[test]
     fn names_are_unique() {
-        let names: Vec<&str> = FILES.into_iter().flat_map(statements).map(|(name, _)| name).collect();
+        let names: Vec<&str> = FILES.iter().copied().flat_map(statements).map(|(name, _)| name).collect();
         let unique: std::collections::HashSet<&&str> = names.iter().collect();
         assert_eq!(unique.len(), names.len());
     }

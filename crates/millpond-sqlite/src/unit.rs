@@ -101,7 +101,7 @@ impl SqliteTx {
 
 impl EffectTx for SqliteTx {
     fn queue(&mut self, name: String) -> BoxFuture<'_, Result<Option<Queue>>> {
-        let found = move |conn: &Connection| Ok(stored_queue(conn, &name)?.map(|(queue, _)| queue));
+        let found = move |conn: &Connection| Ok(stored_queue(conn, &name)?.map(|stored| stored.queue));
         Box::pin(self.ask("look a queue up in the job's transaction", found))
     }
 
