@@ -82,8 +82,8 @@ delete from millpond_cancel where subscription_id = ?1 and partition = ?2 and lo
 -- What a worker should stop. Its claims are served by millpond_claim_worker, the marks by their primary key.
 select c.token, x.log_offset
 from millpond_claim c indexed by millpond_claim_worker
-join millpond_cancel x on x.subscription_id = c.subscription_id and x.partition = c.partition
-                          and x.log_offset between c.from_offset and c.to_offset
+cross join millpond_cancel x on x.subscription_id = c.subscription_id and x.partition = c.partition
+                                and x.log_offset between c.from_offset and c.to_offset
 where c.worker = ?1 and c.token is not null and c.expires_at is null;
 
 -- name: dead_letter_from_outbox
@@ -110,7 +110,8 @@ on conflict do nothing;
 
 -- name: outbox_find
 -- Served by the unique (message_id, subscription_id).
-select seq, queue_id, kind, attempt, releases, reason from millpond_outbox where message_id = ?1 order by seq desc limit 1;
+select seq, queue_id, kind, attempt, releases, reason from millpond_outbox where message_id = ?1
+order by subscription_id desc limit 1;
 
 -- name: outbox_hasten
 -- Served by the primary key.

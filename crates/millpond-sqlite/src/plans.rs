@@ -7,7 +7,10 @@ use crate::migrate;
 use crate::sql::sql;
 
 /// The statements that run for every message, every claim, every pulse or every second.
-const HOT: [&str; 29] = [
+const HOT: &[&str] = &[
+    "cancel_next",
+    "cancel_of_message",
+    "cancel_of_worker",
     "claim_above",
     "claim_delete",
     "claim_get",
@@ -20,6 +23,7 @@ const HOT: [&str; 29] = [
     "claim_take_over",
     "claim_top",
     "dead_letter_put",
+    "declarations_number",
     "dedup_find",
     "inbox_has",
     "log_append_from_outbox",
@@ -31,12 +35,15 @@ const HOT: [&str; 29] = [
     "outbox_due",
     "outbox_next",
     "outbox_put_back",
+    "outbox_find",
     "partition_list",
     "partition_queue",
+    "pause_holds",
     "pulse_heads",
     "queue_by_id",
     "queue_by_name",
     "subscription_of",
+    "worker_wished",
 ];
 
 /// What has a row for each worker, queue or live claim (an index over those that have a worker): walking it costs
@@ -86,13 +93,14 @@ fn hot_statements_search_an_index_with_statistics_of_a_large_store() {
          {numbers} insert into millpond_log_partition (queue_id, class, lane) select i / 8, i % 4, i % 2 from n
              where i < 5000 and (i % 8 = 0 or i % 8 = 5);
          {numbers} insert into millpond_log
-             select 1, i, randomblob(16), 0, 0, 0, i, i, i % 10 = 0, null, null, 0, null, null, null, null, x'00' from n;
+             select 1, i, randomblob(16), 0, 0, 0, i, i, i % 10 = 0, null, null, 0, null, null, null, null, x'00', null from n;
          {numbers} insert into millpond_outbox (message_id, queue_id, class, reason, ready_at, created_at, sent_at,
                  attempt, releases, suspect, checksum, body)
              select randomblob(16), 1, 2, 'delay', i, 0, 0, 0, 0, 0, 0, x'00' from n;
          {numbers} insert into millpond_inbox select 1, randomblob(16), i from n;
          {numbers} insert into millpond_claim select 1, 1, i, i, x'01', 'w' || i % 100, null, 0, null, x'', x'' from n;
-         insert into millpond_worker values ('w', 'h', '[]', 1, 0, null, 0, 0, 0, 1, 0);
+         insert into millpond_worker values ('w', 'h', '[]', 1, 0, null, 0, 0, 0, 1, 0, null, null);
+         {numbers} insert into millpond_cancel select 1, 1, i, 'ana', null, 0 from n;
          analyze;"
     ))
     .unwrap();
