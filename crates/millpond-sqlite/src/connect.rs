@@ -1,7 +1,7 @@
 //! Opening a store: connections, pragmas, and what is refused.
 
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use millpond_core::capability::Capabilities;
@@ -52,6 +52,8 @@ pub struct SqliteStore {
     /// `None` in memory: there is one connection.
     pub(crate) renewal: Option<Lane>,
     reader: Option<Lane>,
+    /// For lists, which may take a while; the pulse never waits behind one.
+    asker: Option<Asker>,
     pub(crate) probe: Probe,
     capabilities: Capabilities,
 }
@@ -89,7 +91,7 @@ impl SqliteStore {
         migrate::up(&conn, options.clock.micros())?;
         let writer = Writer::start(conn, options.clock, None, Draft::default())?;
         let capabilities = capabilities::MEMORY;
-        Ok(Self { writer, renewal: None, reader: None, probe: Probe::none(), capabilities })
+        Ok(Self { writer, renewal: None, reader: None, asker: None, probe: Probe::none(), capabilities })
     }
 
     fn open_file(path: &Path, synchronous: Synchronous, options: Options) -> Result<Self> {
@@ -122,6 +124,7 @@ impl SqliteStore {
                 draft,
             )?,
             renewal: Some(Lane::start("millpond-renewal", renewing, clock.clone())?),
+            asker: Some(Asker { path: path.to_owned(), clock: clock.clone(), lane: Mutex::default() }),
             reader: Some(Lane::start("millpond-reader", reading, clock)?),
             probe: Probe::start(probing)?,
             capabilities: capabilities::FILE,
@@ -139,6 +142,46 @@ impl SqliteStore {
             None => self.writer.write(Durable::No, doing, move |tx| work(tx.conn, tx.now)),
         }
     }
+
+    /// Runs a read that may take a while on a connection of its own, against one snapshot.
+    pub(crate) fn ask<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        work: impl Fn(&Connection, Timestamp) -> Tried<T> + Send + 'static,
+    ) -> BoxFuture<'_, Result<T>> {
+        let work = move |conn: &Connection, now: Timestamp| at_one_moment(conn, || work(conn, now));
+        match &self.asker {
+            Some(asker) => Box::pin(async move { asker.lane()?.call(doing, work).await }),
+            None => self.writer.write(Durable::No, doing, move |tx| work(tx.conn, tx.now)),
+        }
+    }
+}
+
+/// A lane that is started when somebody asks for the first time: most processes never do.
+struct Asker {
+    path: PathBuf,
+    clock: Arc<dyn Clock>,
+    lane: Mutex<Option<Lane>>,
+}
+
+impl Asker {
+    fn lane(&self) -> Result<Lane> {
+        let mut lane = self.lane.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lane) = &*lane {
+            return Ok(lane.clone());
+        }
+        let lost = |error: rusqlite::Error| unreachable_store(&self.path.display().to_string(), &error);
+        let conn = connect(&self.path).map_err(lost)?;
+        conn.pragma_update(None, "query_only", true).map_err(lost)?;
+        Ok(lane.insert(Lane::start("millpond-asker", conn, self.clock.clone())?).clone())
+    }
+}
+
+/// Runs statements against one snapshot, so that a message that moves meanwhile is seen once. In memory there is
+/// a transaction already.
+pub(crate) fn at_one_moment<T>(conn: &Connection, look: impl FnOnce() -> Tried<T>) -> Tried<T> {
+    let _snapshot = conn.is_autocommit().then(|| conn.unchecked_transaction()).transpose()?;
+    look()
 }
 
 impl Store for SqliteStore {

@@ -431,17 +431,14 @@ fn events(
         error: None,
         retry_of: None,
     };
-    let sent = EventView {
-        reason: direct.then(|| "send".to_owned()),
-        ..entry(EventKind::Enqueue, 0, 0, sent_at)
-    };
+    let sent =
+        EventView { reason: direct.then(|| "send".to_owned()), ..entry(EventKind::Enqueue, 0, 0, sent_at) };
     // In order of time, then of deliveries; a start comes before its end.
     let mut ordered = vec![((sent_at, 0, 0), sent)];
     for Delivery { row, run, .. } in deliveries {
         let Some(run) = run else { continue };
         let (attempt, delivery) = (row.attempt + 1, row.attempt + row.releases + 1);
-        let event =
-            |kind, at| EventView { worker: run.worker.clone(), ..entry(kind, attempt, delivery, at) };
+        let event = |kind, at| EventView { worker: run.worker.clone(), ..entry(kind, attempt, delivery, at) };
         ordered.push(((run.leased_at, delivery, 1), event(EventKind::Start, run.leased_at)));
         ordered.extend(run.done_at.map(|at| {
             let success = EventView { run: Some(at.since(run.leased_at)), ..event(EventKind::Success, at) };

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use millpond_core::error::{Code, Error, Result};
 use millpond_core::message::MessageId;
+use millpond_core::query::Query;
 use millpond_core::reason::OutboxReason;
 use millpond_core::state::{Place, State};
 use millpond_core::store::{BoxFuture, Inspect, Queue, QueueId};
 use millpond_core::time::Timestamp;
-use millpond_core::query::Query;
 use millpond_core::view::{
     DeadLetterView, FailureGroup, Find, Found, GroupBy, MessageRow, MessageView, OutboxRow, OutboxSummary,
     QueueView, StoreInfo, Wish, WorkerView,
@@ -16,7 +16,8 @@ use millpond_core::view::{
 use rusqlite::{Connection, Params, Row, named_params};
 
 use crate::change::setting_changes;
-use crate::connect::SqliteStore;
+use crate::connect::{SqliteStore, at_one_moment};
+use crate::dead_letters::{dead_letters, groups};
 use crate::error::Tried;
 use crate::find::{instant, message_view};
 use crate::log::pulse;
@@ -38,11 +39,11 @@ impl Inspect for SqliteStore {
     }
 
     fn dead_letters(&self, find: Find) -> BoxFuture<'_, Result<Found<DeadLetterView>>> {
-        self.read("list dead letters", move |conn, _| dead_letters(conn, &find))
+        self.ask("list dead letters", move |conn, now| dead_letters(conn, now, &find))
     }
 
-    fn dead_letter_groups(&self, _: Query, _: GroupBy) -> BoxFuture<'_, Result<Vec<FailureGroup>>> {
-        not_yet("group dead letters")
+    fn dead_letter_groups(&self, query: Query, by: GroupBy) -> BoxFuture<'_, Result<Vec<FailureGroup>>> {
+        self.ask("group dead letters", move |conn, now| groups(conn, now, &query, by))
     }
 
     fn outbox(&self, _: Find) -> BoxFuture<'_, Result<Found<OutboxRow>>> {
@@ -64,13 +65,6 @@ impl Inspect for SqliteStore {
             Ok(rows.collect::<rusqlite::Result<_>>()?)
         })
     }
-}
-
-/// Runs statements against one snapshot, so that a message that moves meanwhile is seen once. In memory there is
-/// a transaction already.
-fn at_one_moment<T>(conn: &Connection, look: impl FnOnce() -> Tried<T>) -> Tried<T> {
-    let _snapshot = conn.is_autocommit().then(|| conn.unchecked_transaction()).transpose()?;
-    look()
 }
 
 /// Runs a statement and hands over each of its rows.
@@ -167,10 +161,6 @@ fn change(views: &mut HashMap<QueueId, QueueView>, queue: QueueId, change: impl 
     if let Some(view) = views.get_mut(&queue) {
         change(view);
     }
-}
-
-fn dead_letters(_: &Connection, _: &Find) -> Tried<Found<DeadLetterView>> {
-    Ok(Found { items: Vec::new(), matched: 0, counted_all: true, cut_short: false, next: None })
 }
 
 pub(crate) fn not_yet<T: Send + 'static>(doing: &'static str) -> BoxFuture<'static, Result<T>> {

@@ -1,5 +1,6 @@
 //! Settle: how deliveries ended, by the token of their claim.
 
+use millpond_core::fingerprint::fingerprint;
 use millpond_core::message::{Due, MessageId, Offset, Token};
 use millpond_core::queue::HistoryLevel;
 use millpond_core::reason::{Back, DropReason, EventKind};
@@ -180,8 +181,11 @@ impl Tx<'_> {
     }
 
     fn bury(&mut self, case: &Case<'_>, reason: DropReason, detail: Option<&str>) -> Tried<Outcome> {
-        let Case { part, held, item, message, .. } = case;
+        let Case { part, held, item, message, worker } = case;
         let detail = detail.or(item.error.as_deref());
+        let name = self.queue_of(part.queue)?.name;
+        let kind = item.kind.as_deref().unwrap_or(&name);
+        let class = item.class.as_deref();
         self.conn.prepare_cached(sql("dead_letter_put"))?.execute(params![
             held.partition,
             item.offset.0,
@@ -192,6 +196,9 @@ impl Tx<'_> {
             detail,
             self.now.as_micros(),
             message.charged + 1,
+            class,
+            fingerprint(kind, reason.as_str(), class, detail),
+            worker,
         ])?;
         self.event(case, EventKind::Dlq, reason.as_str(), detail)?;
         self.count(part.queue, item.kind.as_deref(), |counts| counts.dead += 1);

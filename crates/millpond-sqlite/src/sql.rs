@@ -13,6 +13,7 @@ const FILES: &[&str] = &[
     include_str!("../sql/inbox.sql"),
     include_str!("../sql/worker.sql"),
     include_str!("../sql/inspect.sql"),
+    include_str!("../sql/list.sql"),
     include_str!("../sql/retention.sql"),
     include_str!("../sql/operate.sql"),
 ];

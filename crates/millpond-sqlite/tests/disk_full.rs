@@ -92,6 +92,7 @@ async fn ack(store: &SqliteStore, claim: &Claim) -> Vec<Settled> {
         kind: None,
         settlement: Settlement::Done,
         error: None,
+        class: None,
         run: Duration::ZERO,
     });
     let items = items.collect();
@@ -124,6 +125,7 @@ async fn a_full_disk_refuses_sends_and_everything_else_goes_on() {
         slots: 1,
         busy: 0,
         error: None,
+        facts: millpond_core::view::WorkerFacts::default(),
     };
     store.renew(renewal).await.expect("a worker can start while the disk is full");
     let mut seen = HashSet::new();

@@ -9,16 +9,17 @@ use std::time::Duration;
 use millpond_core::error::Code;
 use millpond_core::message::{Dedup, Due, Leased, MessageId, NewMessage, Offset, Token};
 use millpond_core::pick::Lane;
+use millpond_core::query::{Field, Query};
 use millpond_core::queue::{HistoryLevel, QueueSettings};
 use millpond_core::reason::{Back, DropReason, Failure};
 use millpond_core::settle::{Counters, Ending, Policy, Settlement, Verdict, settle};
 use millpond_core::state::State;
 use millpond_core::store::{
-    Admin, Begun, Claim, ClaimRef, Clock, EffectTx, Inspect, Lease, LeaseRequest, Log, Outbox, Queue,
-    Renewal, SettleClaim, SettleItem, Settled, Stored, TakeOver, TakenOver,
+    Act, Admin, Begun, Changed, Claim, ClaimRef, Clock, EffectTx, Inspect, Lease, LeaseRequest, Log, Operate,
+    Outbox, Queue, Redrive, Renewal, SettleClaim, SettleItem, Settled, Stored, TakeOver, TakenOver,
 };
 use millpond_core::time::Timestamp;
-use millpond_core::view::{DeadFilter, MessageView, Page, QueueView};
+use millpond_core::view::{Count, Find, MessageView, QueueView, WorkerFacts};
 use millpond_sqlite::{Options, SqliteStore, SqliteTx};
 use rusqlite::Connection;
 
@@ -26,7 +27,6 @@ const LEASE: Duration = Duration::from_secs(30);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const START_MICROS: i64 = 1_800_000_000_000_000;
 const CLASS: u8 = 2;
-const ALL: Page = Page { skip: 0, rows_max: 100 };
 
 /// Time that moves when a test says so.
 struct VirtualClock(AtomicI64);
@@ -165,6 +165,7 @@ impl Fixture {
             slots: 4,
             busy: 0,
             error: None,
+            facts: WorkerFacts::default(),
         };
         self.store.renew(renewal).await.unwrap().claims
     }
@@ -202,6 +203,7 @@ impl Fixture {
             kind: None,
             error: (settlement != Settlement::Done).then(|| "it broke".to_owned()),
             settlement,
+            class: None,
             run: Duration::from_millis(5),
         };
         let items = items.into_iter().map(item).collect();
@@ -267,17 +269,29 @@ impl Fixture {
         self.store.queues().await.unwrap().remove(0)
     }
 
-    async fn dead_ids(&self, filter: DeadFilter) -> Vec<MessageId> {
-        let count = self.store.dead_letter_count(filter.clone()).await.unwrap();
-        let ids: Vec<_> =
-            self.store.dead_letters(filter, ALL).await.unwrap().into_iter().map(|dead| dead.id).collect();
-        assert_eq!(count, ids.len() as u64);
-        ids
+    async fn dead_ids(&self, query: Query) -> Vec<MessageId> {
+        let find = Find { query, rows_max: 100, count: Count::All, ..Find::default() };
+        let found = self.store.dead_letters(find).await.unwrap();
+        assert_eq!((found.matched, found.counted_all), (found.items.len() as u64, true));
+        found.items.into_iter().map(|dead| dead.id).collect()
+    }
+
+    async fn redrive(&self, id: MessageId, new_id: MessageId) -> Changed {
+        let redrive = Redrive { id, new_id, due: None, queue: None, attempts_max: None };
+        self.store.redrive(vec![redrive], act("dead redrive")).await.unwrap().remove(0)
     }
 
     async fn retain(&self) -> u64 {
         self.store.retain("node".to_owned(), 10_000).await.unwrap()
     }
+}
+
+fn act(verb: &str) -> Act {
+    Act { actor: "local".to_owned(), verb: verb.to_owned(), object: String::new(), reason: None }
+}
+
+fn only(field: Field, text: &str) -> Query {
+    Query::default().and(field, [text.to_owned()])
 }
 
 fn applied() -> Settled {
@@ -694,13 +708,15 @@ async fn a_redrive_begins_a_new_life_once() {
     let fixture = in_memory().await;
     let ids = fixture.send_all(&["a", "b"]).await;
     fixture.dead(&fixture.lease("w1", 2).await).await;
-    assert_eq!(fixture.dead_ids(DeadFilter::default()).await, [ids[1], ids[0]], "newest first");
+    assert_eq!(fixture.dead_ids(Query::default()).await, [ids[1], ids[0]], "newest first");
     let new = fixture.message("").id;
-    assert_eq!(fixture.store.redrive(vec![(ids[0], new), (new, ids[0])]).await.unwrap(), 1);
-    assert_eq!(fixture.store.redrive(vec![(ids[0], fixture.message("").id)]).await.unwrap(), 0);
+    assert_eq!(fixture.redrive(ids[0], new).await, Changed::Done);
+    assert_eq!(fixture.redrive(new, fixture.message("").id).await, Changed::WrongState(State::Scheduled));
+    assert_ne!(fixture.redrive(ids[0], fixture.message("").id).await, Changed::Done);
     assert_eq!(fixture.look(ids[0]).await.redriven_as, Some(new));
     assert_eq!(fixture.look(new).await.state, State::Scheduled);
-    assert_eq!(fixture.dead_ids(DeadFilter::default()).await, [ids[1]]);
+    assert_eq!(fixture.dead_ids(Query::default()).await, [ids[1]]);
+    assert_eq!(fixture.dead_ids(only(Field::Status, "retried")).await, [ids[0]]);
     fixture.relay().await;
     let claim = fixture.lease("w1", 2).await;
     assert_eq!((bodies(&claim.messages), claim.messages[0].attempt), (vec!["a"], 1));
@@ -715,16 +731,20 @@ async fn dead_letters_are_found_by_queue_reason_and_id() {
     fixture.dead(&fixture.lease("w1", 1).await).await;
     let claim = fixture.lease("w1", 1).await;
     fixture.end(&claim, Ending::Undecodable).await;
-    let queue = |name: &str| DeadFilter { queue: Some(name.to_owned()), ..DeadFilter::default() };
-    assert_eq!(fixture.dead_ids(queue("mail")).await.len(), 2);
-    assert_eq!(fixture.dead_ids(queue("other")).await, []);
-    let reason = Some(DropReason::Undecodable.as_str().to_owned());
-    assert_eq!(fixture.dead_ids(DeadFilter { reason, ..DeadFilter::default() }).await, [ids[1]]);
-    let filter = DeadFilter { ids: vec![ids[0]], ..queue("mail") };
-    assert_eq!(fixture.dead_ids(filter).await, [ids[0]]);
-    let second = Page { skip: 1, rows_max: 1 };
-    let dead = fixture.store.dead_letters(DeadFilter::default(), second).await.unwrap().remove(0);
+    assert_eq!(fixture.dead_ids(only(Field::Queue, "mail")).await.len(), 2);
+    assert_eq!(fixture.dead_ids(only(Field::Queue, "other")).await, []);
+    assert_eq!(fixture.dead_ids(only(Field::Reason, "undecodable")).await, [ids[1]]);
+    let both = only(Field::Queue, "mail").and(Field::Id, [ids[0].to_string()]);
+    assert_eq!(fixture.dead_ids(both).await, [ids[0]]);
+    let mut find = Find { rows_max: 1, ..Find::default() };
+    let first = fixture.store.dead_letters(find.clone()).await.unwrap();
+    assert_eq!(first.items[0].id, ids[1]);
+    find.after = first.next;
+    let second = fixture.store.dead_letters(find).await.unwrap();
+    assert_eq!(second.next, None);
+    let dead = &second.items[0];
     assert_eq!((dead.id, dead.detail.as_deref(), dead.kind.as_str()), (ids[0], Some("no such user"), "mail"));
+    assert_eq!((dead.body.len(), dead.body_bytes, dead.worker.as_deref()), (0, 1, Some("w1")));
 }
 
 #[tokio::test]
