@@ -84,7 +84,7 @@ impl Tx<'_> {
 
     /// Deletes from the first offset up: never what is not settled, never the highest row (R3).
     fn retain_partition(&self, partition: &Partition, before: Timestamp, rows_max: i64) -> Tried<i64> {
-        let Partition { id, first_offset, .. } = *partition;
+        let Partition { id, first_offset, subscription, .. } = *partition;
         let highest = end_of(self.conn, id)? - 1;
         let most = highest.min(self.watermark(partition)?).min(first_offset.saturating_add(rows_max));
         if most <= first_offset {
@@ -93,6 +93,7 @@ impl Tx<'_> {
         let end = published_after(self.conn, id, first_offset..most, before)?;
         let gone = self.conn.prepare_cached(sql("log_delete"))?.execute(params![id, first_offset, end])?;
         self.conn.prepare_cached(sql("partition_first_offset"))?.execute(params![id, end])?;
+        self.forget_cancels(subscription, id, (first_offset, end - 1))?;
         Ok(gone as i64)
     }
 
