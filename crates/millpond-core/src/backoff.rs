@@ -110,6 +110,21 @@ impl Backoff {
         self.jitter(Jitter::None)
     }
 
+    /// Refuses numbers that are none: stored, nothing could read them back.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if let Shape::Exponential { factor, .. } = self.shape
+            && !factor.is_finite()
+        {
+            return Err(format!("backoff has the factor {factor}; it is a number"));
+        }
+        match self.jitter {
+            Jitter::Share(share) if !(0.0..=1.0).contains(&share) => {
+                Err(format!("backoff has the jitter {share}; it is a share from 0 to 1"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The wait after `attempt` (counted from 1) failed. `roll`, from 0 to 1, is drawn by the caller.
     pub fn delay(&self, attempt: u32, roll: f64) -> Duration {
         let wait = self.shape.wait(attempt.max(1));

@@ -23,6 +23,7 @@ pub mod settle;
 pub mod shard;
 pub mod state;
 pub mod store;
+pub mod store_url;
 pub mod text;
 pub mod time;
 pub mod view;

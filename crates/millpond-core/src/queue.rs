@@ -111,6 +111,7 @@ impl QueueSettings {
             let limit = self.message_limit();
             return wrong(format!("message_limit is {limit}; it is from 1 to {MESSAGE_LIMIT_MAX} bytes"));
         }
+        self.backoff.check().or_else(wrong)?;
         if self.concurrency_per_node == Some(0) {
             return wrong("concurrency_per_node is 0; it is at least 1, or absent".to_owned());
         }
@@ -127,6 +128,7 @@ impl Default for QueueSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backoff::Jitter;
 
     #[track_caller]
     fn refused(settings: QueueSettings, expected: &str) {
@@ -150,6 +152,11 @@ mod tests {
         refused(QueueSettings { message_limit: Some(0), ..good }, "message_limit is 0");
         refused(QueueSettings { timeout: Some(Duration::ZERO), ..good }, "timeout is 0");
         refused(QueueSettings { concurrency_per_node: Some(0), ..good }, "concurrency_per_node is 0");
+        let backoff = |backoff: Backoff| QueueSettings { backoff, ..good };
+        for factor in [f64::NAN, f64::INFINITY] {
+            refused(backoff(Backoff::DEFAULT.factor(factor)), "backoff has the factor");
+            refused(backoff(Backoff::DEFAULT.jitter(Jitter::Share(factor))), "backoff has the jitter");
+        }
     }
 
     #[test]

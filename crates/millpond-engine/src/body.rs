@@ -140,7 +140,8 @@ impl Body for Raw {
 ///
 /// # Errors
 ///
-/// The body is said to be JSON and is not, or is deeper than [`DEPTH_MAX`].
+/// The body is said to be JSON and is not, is deeper than [`DEPTH_MAX`], or has half of a surrogate pair: the
+/// grammar of JSON allows that, and hardly anything that reads JSON does.
 pub fn well_formed(content_type: Option<&str>, bytes: &[u8]) -> Result<(), BodyError> {
     if !is_json(content_type) {
         return Ok(());
@@ -148,7 +149,39 @@ pub fn well_formed(content_type: Option<&str>, bytes: &[u8]) -> Result<(), BodyE
     // serde_json passes over what is ignored without looking at its encoding.
     let text = std::str::from_utf8(bytes).map_err(|why| BodyError::new(why.to_string()))?;
     not_too_deep(bytes)?;
-    serde_json::from_str::<IgnoredAny>(text).map(|_| ()).map_err(|why| BodyError::new(why.to_string()))
+    serde_json::from_str::<IgnoredAny>(text).map_err(|why| BodyError::new(why.to_string()))?;
+    match half_a_pair(bytes) {
+        None => Ok(()),
+        Some(place) => {
+            Err(BodyError::new(format!("half of a surrogate pair {}", line_and_column(bytes, place))))
+        }
+    }
+}
+
+/// Where an escape stands that names half a character. The text is JSON, so every backslash is in a string.
+fn half_a_pair(json: &[u8]) -> Option<usize> {
+    let unit = |place: usize| {
+        let digits = json.get(place..place + 6)?.strip_prefix(b"\\u")?;
+        u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+    };
+    let mut at = 0;
+    while let Some(next) = json[at..].iter().position(|byte| *byte == b'\\') {
+        let place = at + next;
+        at = match (unit(place), unit(place + 6)) {
+            (None, _) => place + 2,
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => place + 12,
+            (Some(0xd800..=0xdfff), _) => return Some(place),
+            (Some(_), _) => place + 6,
+        };
+    }
+    None
+}
+
+/// As serde_json names a place.
+fn line_and_column(text: &[u8], place: usize) -> String {
+    let lines = text[..place].iter().filter(|byte| **byte == b'\n').count();
+    let begins = text[..place].iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+    format!("at line {} column {}", lines + 1, place - begins + 1)
 }
 
 /// Whether a content type is JSON; none is.
@@ -335,6 +368,17 @@ mod tests {
         }
         Raw::json(*b"{").encode().unwrap_err();
         assert_eq!(Raw::bytes(*b"{").encode().unwrap().bytes, b"{");
+    }
+
+    #[test]
+    fn half_of_a_surrogate_pair_is_pointed_at() {
+        let refused = |text: &str| well_formed(None, text.as_bytes()).unwrap_err().to_string();
+        assert_eq!(refused(r#""\ud800""#), "body: half of a surrogate pair at line 1 column 2");
+        assert_eq!(refused("{\n \"a\": \"\\udC00\"}"), "body: half of a surrogate pair at line 2 column 8");
+        for text in [r#""\ud83e\udd86""#, r#""\\ud800""#, r#""\u0041\\""#, r#""\ue000""#, "\"\u{1f986}\""] {
+            well_formed(None, text.as_bytes()).unwrap();
+        }
+        well_formed(Some(BYTES), br#""\ud800""#).unwrap();
     }
 
     #[test]

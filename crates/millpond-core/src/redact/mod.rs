@@ -17,6 +17,8 @@ mod token;
 mod url;
 mod value;
 
+use std::borrow::Cow;
+
 use literal::Literals;
 
 /// What stands for a secret. The length of the secret does not show.
@@ -43,7 +45,7 @@ const PASSES_MAX: usize = 8;
 /// `literals` are the configured secrets (passwords of the database, the broker and webhooks, and
 /// `redact.literals`). They are masked wherever they occur, also percent-encoded and in base64.
 ///
-/// Redacting the result again changes nothing.
+/// U+0000 becomes U+FFFD. Redacting the result again changes nothing.
 ///
 /// ```
 /// use millpond_core::redact::redact;
@@ -52,7 +54,7 @@ const PASSES_MAX: usize = 8;
 /// ```
 pub fn redact(text: &str, literals: &[&str]) -> String {
     let literals = Literals::new(literals);
-    let mut result = pass(text, &literals);
+    let mut result = pass(&without_nul(text), &literals);
     for _ in 1..PASSES_MAX {
         let again = pass(&result, &literals);
         if again == result {
@@ -66,6 +68,11 @@ pub fn redact(text: &str, literals: &[&str]) -> String {
 /// [`redact`] where no secrets are configured.
 pub fn summary(text: &str) -> String {
     redact(text, &[])
+}
+
+/// Some databases cannot hold U+0000 in a text, and an error must be recorded by all of them alike.
+fn without_nul(text: &str) -> Cow<'_, str> {
+    if text.contains('\0') { text.replace('\0', "\u{fffd}").into() } else { text.into() }
 }
 
 fn pass(text: &str, literals: &Literals) -> String {
