@@ -138,7 +138,7 @@ pub async fn c029_long_blocking_handlers_keep_their_messages(bench: &Bench) {
 }
 
 /// Lets handlers run for three leases beside a node that would take over what was lost.
-async fn three_leases_long(
+pub(super) async fn three_leases_long(
     bench: &Bench,
     queue: &crate::bench::TestQueue<u32>,
     seen: &Arc<crate::recorder::Recorder<u32>>,

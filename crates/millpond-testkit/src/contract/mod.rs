@@ -6,6 +6,7 @@
 
 pub mod delay;
 pub mod delivery;
+pub mod field_reports;
 pub mod lease;
 pub mod listeners;
 pub mod publishing;
@@ -86,6 +87,42 @@ macro_rules! contract {
                 c056_a_store_that_is_held_up_loses_nothing
                 c056_a_restart_under_load_loses_nothing
                 c056_live_workers_renew_first_when_the_store_is_back
+            }
+            field_reports {
+                br_006_a_delay_longer_than_the_lease_runs_once
+                br_008_twenty_thousand_due_at_once_are_moved_in_parts
+                br_008_twenty_thousand_lost_at_once_come_back
+                br_010_five_attempts_are_five_and_no_sixth_comes
+                br_012_a_delay_beyond_32_bits_is_exact_to_the_millisecond
+                br_014_a_retry_needs_no_key_and_holds_nobody_up
+                br_015_a_failed_job_gets_its_retry_beside_a_waiting_sibling
+                br_042_a_body_is_kept_whole_or_refused
+                br_053_refusing_single_messages_to_the_limit_leaves_a_queue_that_serves
+                br_056_a_batch_with_one_key_is_one_message
+                br_057_a_window_is_a_time_from_the_first_send
+                br_059_a_batch_that_is_repeated_stores_what_is_new
+                br_060_an_old_job_that_is_deleted_frees_no_key_of_a_newer_one
+                br_108_what_a_stop_interrupts_is_never_at_its_end
+                br_110_a_nul_is_kept_in_a_body_and_refused_elsewhere_by_name
+                br_111_an_error_text_with_a_nul_ends_its_job
+                br_116_an_error_text_of_any_size_is_cut_to_the_limit
+                br_130_no_due_time_is_stored_that_never_comes
+                br_132_a_key_is_held_for_its_window_however_often_it_is_sent
+                br_135_a_delayed_message_keeps_its_class
+                br_136_a_retry_keeps_its_class
+                br_159_a_stop_ends_in_time_whatever_the_handler_does
+                br_160_half_a_surrogate_pair_is_refused_and_a_backslash_is_a_backslash
+                br_162_numbers_are_the_bytes_that_were_sent
+                br_168_what_was_put_off_is_served_first_when_it_is_due
+                br_184_a_send_that_races_with_the_end_of_a_job_is_not_forgotten
+                br_185_a_stale_worker_finishes_nothing
+                br_189_what_is_said_about_a_success_never_undoes_it
+                br_195_of_two_completions_one_is_accepted
+                br_196_who_dies_while_it_rescues_is_rescued_by_others
+                br_197_jobs_that_hang_starve_nobody_and_die
+                br_198_a_job_three_leases_long_starts_once
+                br_201_eight_workers_and_two_senders_never_see_a_locked_store
+                br_215_behind_a_dead_holder_nothing_piles_up
             }
         }
     };
