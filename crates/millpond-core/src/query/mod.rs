@@ -109,11 +109,7 @@ impl Query {
         let term = self.terms.iter().find(|term| {
             term.field == *field && !term.negated && term.any.iter().all(|test| matches!(test, Test::Is(_)))
         })?;
-        let text = |test| match test {
-            &Test::Is(ref text) => Some(text.as_str()),
-            _ => None,
-        };
-        Some(term.any.iter().filter_map(text).collect())
+        Some(term.any.iter().filter_map(Test::exact).collect())
     }
 
     /// The bounds of a number that its terms leave, both included.
@@ -149,6 +145,14 @@ impl Term {
 }
 
 impl Test {
+    /// The only text that it lets pass.
+    fn exact(&self) -> Option<&str> {
+        match self {
+            Test::Is(text) => Some(text),
+            _ => None,
+        }
+    }
+
     fn holds(&self, value: &Value<'_>) -> bool {
         match (self, value) {
             (Test::Is(wanted), Value::Text(text)) => text == wanted,
