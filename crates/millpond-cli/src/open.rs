@@ -56,6 +56,11 @@ pub(crate) fn is_there(url: &str) -> Result<bool, Failure> {
 }
 
 fn location(url: &str) -> Result<Location, Failure> {
+    millpond_core::store_url::check(url).map_err(|why| {
+        let tried = format!("cannot read the URL of the store: {why}");
+        Failure::new(Exit::Usage, Code::InvalidConfig.as_str(), tried)
+            .advice("encode it where the URL is set")
+    })?;
     Location::parse(url).map_err(|error| {
         let failure = Failure::from(error);
         let failure =

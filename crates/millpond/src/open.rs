@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use millpond_core::error::{Code, Error, Result};
 use millpond_core::store::Store;
+use millpond_core::store_url;
 
 /// One process's handle on one store. Cloning it is cheap.
 ///
@@ -58,6 +59,9 @@ impl Deref for Pond {
 }
 
 async fn store(url: &str) -> Result<Arc<dyn Store>> {
+    let refused =
+        |why| Error::new(Code::InvalidConfig, format!("open store `{}`", without_password(url))).because(why);
+    store_url::check(url).map_err(refused)?;
     #[cfg(feature = "sqlite")]
     if url.starts_with("sqlite:") {
         let owned = url.to_owned();
