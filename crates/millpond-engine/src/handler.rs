@@ -58,6 +58,8 @@ pub struct Outcome {
     pub error: Option<String>,
     /// It returned an error: the run failed, and was not just asked to be repeated.
     pub failed: bool,
+    /// The class of its error: the name of its type, or how a program ended. Like failures are grouped by it.
+    pub class: Option<Arc<str>>,
 }
 
 impl IntoOutcome for Outcome {
@@ -68,7 +70,7 @@ impl IntoOutcome for Outcome {
 
 impl IntoOutcome for Verdict {
     fn into_outcome(self) -> Outcome {
-        Outcome { verdict: self, error: None, failed: false }
+        Outcome { verdict: self, error: None, failed: false, class: None }
     }
 }
 
@@ -83,7 +85,7 @@ impl<E: Display> IntoOutcome for Result<Verdict, E> {
     fn into_outcome(self) -> Outcome {
         match self {
             Ok(verdict) => verdict.into_outcome(),
-            Err(error) => retry(format!("{error:#}")),
+            Err(error) => retry(format!("{error:#}"), class_of::<E>()),
         }
     }
 }
@@ -92,7 +94,7 @@ impl<E: Display> IntoOutcome for Result<(), Permanent<E>> {
     fn into_outcome(self) -> Outcome {
         match self {
             Ok(()) => Verdict::Ack.into_outcome(),
-            Err(Permanent(error)) => refuse(format!("{error:#}")),
+            Err(Permanent(error)) => refuse(format!("{error:#}"), class_of::<E>()),
         }
     }
 }
@@ -101,18 +103,32 @@ impl IntoOutcome for Result<(), JobError> {
     fn into_outcome(self) -> Outcome {
         match self {
             Ok(()) => Verdict::Ack.into_outcome(),
-            Err(JobError { text, permanent: true }) => refuse(text),
-            Err(JobError { text, permanent: false }) => retry(text),
+            Err(JobError { text, permanent: true, class }) => refuse(text, class),
+            Err(JobError { text, permanent: false, class }) => retry(text, class),
         }
     }
 }
 
-fn retry(text: String) -> Outcome {
-    Outcome { verdict: Verdict::Retry { after: None }, error: Some(text), failed: true }
+fn retry(text: String, class: &str) -> Outcome {
+    let class = Some(class.into());
+    Outcome { verdict: Verdict::Retry { after: None }, error: Some(text), failed: true, class }
 }
 
-fn refuse(text: String) -> Outcome {
-    Outcome { verdict: Verdict::DeadLetter { reason: text.clone() }, error: Some(text), failed: false }
+fn refuse(text: String, class: &str) -> Outcome {
+    let class = Some(class.into());
+    Outcome {
+        verdict: Verdict::DeadLetter { reason: text.clone() },
+        error: Some(text),
+        failed: false,
+        class,
+    }
+}
+
+/// The class of an error: the last part of its type's name, without what the type is of.
+fn class_of<E: ?Sized>() -> &'static str {
+    let name = type_name::<E>().trim_start_matches('&').trim_start_matches("mut ");
+    let outer = name.split('<').next().unwrap_or(name);
+    outer.rsplit("::").next().unwrap_or(outer)
 }
 
 /// An error that no further attempt can mend: the message becomes a dead letter.
@@ -140,17 +156,18 @@ pub struct Permanent<E>(
 pub struct JobError {
     text: String,
     permanent: bool,
+    class: &'static str,
 }
 
 impl JobError {
     /// Worth another attempt.
-    pub fn retry(error: impl Display) -> Self {
-        Self { text: format!("{error:#}"), permanent: false }
+    pub fn retry<E: Display>(error: E) -> Self {
+        Self { text: format!("{error:#}"), permanent: false, class: class_of::<E>() }
     }
 
     /// Not worth another attempt.
-    pub fn permanent(error: impl Display) -> Self {
-        Self { text: format!("{error:#}"), permanent: true }
+    pub fn permanent<E: Display>(error: E) -> Self {
+        Self { text: format!("{error:#}"), permanent: true, class: class_of::<E>() }
     }
 }
 
@@ -163,7 +180,7 @@ impl<E: std::error::Error> From<E> for JobError {
             text.push_str(&cause.to_string());
             next = cause.source();
         }
-        Self { text, permanent: false }
+        Self { text, permanent: false, class: class_of::<E>() }
     }
 }
 
@@ -300,7 +317,21 @@ mod tests {
     }
 
     fn outcome(verdict: Verdict, error: Option<&str>, failed: bool) -> Outcome {
-        Outcome { verdict, error: error.map(str::to_owned), failed }
+        Outcome { verdict, error: error.map(str::to_owned), failed, class: None }
+    }
+
+    /// The same of an error that is a text.
+    fn text(verdict: Verdict, error: &str, failed: bool) -> Outcome {
+        Outcome { class: Some("str".into()), ..outcome(verdict, Some(error), failed) }
+    }
+
+    #[test]
+    fn the_class_of_an_error_is_the_name_of_its_type() {
+        assert_eq!(class_of::<std::num::ParseIntError>(), "ParseIntError");
+        assert_eq!(class_of::<&'static str>(), "str");
+        assert_eq!(class_of::<Box<dyn std::error::Error>>(), "Box");
+        let parsed = || -> Result<(), JobError> { Err("x".parse::<u8>().map(|_| ()).unwrap_err().into()) };
+        assert_eq!(parsed().into_outcome().class.as_deref(), Some("ParseIntError"));
     }
 
     #[tokio::test]
@@ -335,24 +366,21 @@ mod tests {
         let dead = || Verdict::DeadLetter { reason: "gone".to_owned() };
 
         let failing = |_: Job<u32>| async { Err::<(), _>("busy") };
-        assert_eq!(ran(failing, &none).await, outcome(again.clone(), Some("busy"), true));
+        assert_eq!(ran(failing, &none).await, text(again.clone(), "busy", true));
         let fine = |_: Job<u32>| async { Ok::<(), String>(()) };
         assert_eq!(ran(fine, &none).await, outcome(Verdict::Ack, None, false));
         let permanent = |_: Job<u32>| async { Err::<(), _>(Permanent("gone")) };
-        assert_eq!(ran(permanent, &none).await, outcome(dead(), Some("gone"), false));
+        assert_eq!(ran(permanent, &none).await, text(dead(), "gone", false));
         let mixed = |_: Job<u32>| async { Err::<(), JobError>(Permanent("gone").into()) };
-        assert_eq!(ran(mixed, &none).await, outcome(dead(), Some("gone"), false));
+        assert_eq!(ran(mixed, &none).await, text(dead(), "gone", false));
         let verdict = |_: Job<u32>| async { Err::<Verdict, _>("busy") };
-        assert_eq!(ran(verdict, &none).await, outcome(again, Some("busy"), true));
+        assert_eq!(ran(verdict, &none).await, text(again, "busy", true));
     }
 
     #[test]
     fn an_error_keeps_its_causes() {
         let error = Error::new(Code::StoreUnavailable, "send to queue `mail`").because("locked");
-        assert_eq!(
-            JobError::from(error),
-            JobError::retry("send to queue `mail` (store-unavailable): locked")
-        );
+        assert_eq!(JobError::from(error).text, "send to queue `mail` (store-unavailable): locked");
     }
 
     #[tokio::test]

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use millpond_core::check;
 use millpond_core::error::{Code, Error, Result};
-use millpond_core::message::{MessageId, NewMessage};
+use millpond_core::message::{Due, MessageId, NewMessage};
 use millpond_core::queue::QueueSettings;
-use millpond_core::store::{self, QueueId, Store, Stored};
+use millpond_core::store::{self, Act, Changed, QueueId, Store, Stored};
 use millpond_core::text::nearest;
 use millpond_core::time::Timestamp;
+use millpond_core::view::{Pause, Scope};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
@@ -25,6 +26,9 @@ use crate::wake::{Listener, Wakes};
 
 /// How long a send waits for its store.
 pub const SEND_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Who changed something, if it was the application itself.
+const BY_CODE: &str = "local";
 
 /// A handle on one store, shared by senders, workers and upkeep. Cloning it is cheap.
 ///
@@ -158,6 +162,95 @@ impl Pond {
             let Some(batch) = batch? else { return Ok(Sent::default()) };
             let stored_queue = self.resolve(queue).await?;
             self.append(&stored_queue, self.check(&stored_queue, batch)?).await
+        }
+    }
+
+    /// Pauses a queue, or all: nothing more is leased, what runs ends, and sending goes on. It holds on every node and
+    /// after a restart, until `until` or until it is resumed. Answers all pauses that hold the scope.
+    ///
+    /// ```no_run
+    /// # // It needs a store, which is in a crate of its own.
+    /// # async fn example(pond: millpond_engine::pond::Pond) -> millpond_core::Result<()> {
+    /// use std::time::Duration;
+    /// use millpond_core::message::Due;
+    /// use millpond_core::view::Scope;
+    ///
+    /// let mail = || Scope::Queue("mail".to_owned());
+    /// pond.pause(mail(), Some("the mail server is repaired"), Some(Due::In(Duration::from_secs(3600)))).await?;
+    /// pond.resume(mail()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `unknown-queue`. What the store says.
+    pub async fn pause(&self, scope: Scope, reason: Option<&str>, until: Option<Due>) -> Result<Vec<Pause>> {
+        let act = Act { reason: reason.map(str::to_owned), ..by_code("pause", &scope) };
+        self.changed(self.store().pause(scope, until, act).await)
+    }
+
+    /// Ends a pause, and wakes the workers. Answers the pauses that are left.
+    ///
+    /// # Errors
+    ///
+    /// `unknown-queue`. What the store says.
+    pub async fn resume(&self, scope: Scope) -> Result<Vec<Pause>> {
+        let act = by_code("resume", &scope);
+        self.changed(self.store().resume(scope, act).await)
+    }
+
+    /// Cancels messages, at most 1,000 in one call. What waits becomes a dead letter with the reason `cancelled`; what
+    /// runs is told to stop ([`CancelCause::Requested`](crate::job::CancelCause)), and is cancelled unless it ends with
+    /// an acknowledgement. Answers what became of each.
+    ///
+    /// ```no_run
+    /// # // It needs a store, which is in a crate of its own.
+    /// # async fn example(pond: millpond_engine::pond::Pond) -> millpond_core::Result<()> {
+    /// use std::time::Duration;
+    /// use millpond_core::store::Changed;
+    /// use millpond_engine::item::ItemOptions;
+    /// use millpond_engine::queue::Queue;
+    ///
+    /// const REMINDERS: Queue<String> = Queue::new("reminders");
+    ///
+    /// let reminder = "Ada".to_owned().delay(Duration::from_secs(86_400));
+    /// let sent = pond.send(&REMINDERS, [reminder]).await?;
+    /// let cancelled = pond.cancel(sent.ids()).await?;
+    /// assert_eq!(cancelled, [Changed::Done]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `batch-too-large`. What the store says.
+    pub async fn cancel(&self, ids: impl IntoIterator<Item = MessageId>) -> Result<Vec<Changed>> {
+        let ids: Vec<MessageId> = ids.into_iter().collect();
+        let object = match ids[..] {
+            [id] => id.to_string(),
+            _ => format!("{} messages", ids.len()),
+        };
+        let act =
+            Act { actor: BY_CODE.to_owned(), verb: "message cancel".to_owned(), object, reason: None };
+        self.changed(self.store().cancel(ids, act).await)
+    }
+
+    /// The workers of this process look at once what was changed.
+    fn changed<T>(&self, answer: Result<T>) -> Result<T> {
+        if answer.is_ok() {
+            self.nudge();
+        }
+        answer
+    }
+
+    /// The store says something new of a queue that this process has met.
+    pub(crate) fn refresh(&self, queue: store::Queue) {
+        let mut queues = self.inner.queues.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = queues.get_mut(&queue.name)
+            && *known.queue != queue
+        {
+            known.queue = Arc::new(queue);
         }
     }
 
@@ -349,6 +442,15 @@ fn differs(name: &str, declared: Option<QueueSettings>, settings: QueueSettings)
     }
     let why = "another constant of this name in this program has other settings: use one constant";
     Err(Error::new(Code::InvalidConfig, format!("declare queue `{name}`")).because(why))
+}
+
+/// A change that code of the application made.
+fn by_code(verb: &str, scope: &Scope) -> Act {
+    let (verb, object) = match scope {
+        Scope::Global => (verb.to_owned(), "every queue".to_owned()),
+        Scope::Queue(name) => (format!("queue {verb}"), name.clone()),
+    };
+    Act { actor: BY_CODE.to_owned(), verb, object, reason: None }
 }
 
 fn sending(queue: &str) -> String {

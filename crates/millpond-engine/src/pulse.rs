@@ -14,6 +14,8 @@ use tokio_util::sync::CancellationToken;
 use crate::patience::Patience;
 use crate::pond::Pond;
 use crate::renewal::pause;
+use crate::worker::orders::Orders;
+use crate::worker::slot::Station;
 
 /// Rows that the relay moves in one transaction.
 const RELAY_ROWS_MAX: usize = 500;
@@ -39,7 +41,8 @@ impl Activity {
 /// The loop behind a worker's polls.
 pub(crate) struct PulseLoop {
     pub(crate) pond: Pond,
-    pub(crate) queues: Vec<QueueId>,
+    pub(crate) stations: Vec<Arc<Station>>,
+    pub(crate) orders: Arc<Orders>,
     pub(crate) activity: Arc<Activity>,
     pub(crate) settings: PollSettings,
     pub(crate) steps: Vec<PollStep>,
@@ -50,6 +53,7 @@ pub(crate) struct PulseLoop {
 impl PulseLoop {
     pub(crate) async fn run(&self) {
         let mut patience = Patience::new();
+        let mut declarations = None;
         let mut wait = Duration::ZERO;
         let mut changed = self.pond.store().changed();
         loop {
@@ -61,7 +65,7 @@ impl PulseLoop {
             }
             // From before it asks: a hint that comes meanwhile is kept, and the next wait ends at once.
             changed = self.pond.store().changed();
-            match self.beat().await {
+            match self.beat(&mut declarations).await {
                 Ok(next_due) => {
                     patience.reset();
                     let cadence = poll::wait(&self.steps, self.settings.min, self.activity.idle());
@@ -81,11 +85,16 @@ impl PulseLoop {
     }
 
     /// Asks once, moves what is due, and answers how long until the next message is due.
-    async fn beat(&self) -> Result<Option<Duration>> {
-        let mut pulse = self.pond.store().pulse(self.queues.clone()).await?;
+    async fn beat(&self, declarations: &mut Option<u64>) -> Result<Option<Duration>> {
+        let queues: Vec<QueueId> = self.stations.iter().map(|station| station.queue.id).collect();
+        let mut pulse = self.pond.store().pulse(queues.clone()).await?;
+        if *declarations != Some(pulse.declarations) {
+            self.read_again(declarations.is_some()).await?;
+            *declarations = Some(pulse.declarations);
+        }
         if pulse.next_due.is_some_and(|due| due <= pulse.now) {
             pulse.next_due = self.relay().await?;
-            pulse = Pulse { heads: self.pond.store().pulse(self.queues.clone()).await?.heads, ..pulse };
+            pulse = Pulse { heads: self.pond.store().pulse(queues).await?.heads, ..pulse };
         }
         let next = pulse.next_due.map(|due| due.since(pulse.now));
         if !pulse.heads.is_empty() {
@@ -93,6 +102,21 @@ impl PulseLoop {
         }
         self.tell.send_replace(Arc::new(pulse));
         Ok(next)
+    }
+
+    /// Something was declared, changed or wished: the settings of the queues are read again, and if that is news the
+    /// worker renews at once, so that it hears what is wanted of it.
+    async fn read_again(&self, news: bool) -> Result<()> {
+        if news {
+            self.orders.news.notify_one();
+        }
+        for station in &self.stations {
+            if let Some(queue) = self.pond.store().queue(station.queue.name.clone()).await? {
+                station.tuning.set(queue.settings);
+                self.pond.refresh(queue);
+            }
+        }
+        Ok(())
     }
 
     /// Moves due messages to the log, page by page; answers when the next one is due.

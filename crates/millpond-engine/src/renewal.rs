@@ -11,6 +11,7 @@ use millpond_core::reason::Release;
 use millpond_core::settle::{Counters, Ending, Policy, settle};
 use millpond_core::store::{ClaimRef, Renewal, Renewed, SettleClaim, SettleItem};
 use millpond_core::time::Timestamp;
+use millpond_core::view::WorkerFacts;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -19,6 +20,8 @@ use crate::job::CancelCause;
 use crate::patience::{Patience, roll};
 use crate::pond::Pond;
 use crate::worker::hands::Hands;
+use crate::worker::orders::Orders;
+use crate::worker::settler::Endings;
 use crate::worker::slot::Station;
 
 /// What is known here of the worker's lease and of the store's time.
@@ -109,6 +112,8 @@ pub(crate) struct Renewer {
     pub(crate) busy: Arc<AtomicU32>,
     pub(crate) hands: Arc<Hands>,
     pub(crate) stations: Vec<Arc<Station>>,
+    pub(crate) endings: Arc<Endings>,
+    pub(crate) orders: Arc<Orders>,
     pub(crate) watch: Arc<LeaseWatch>,
     pub(crate) stop: CancellationToken,
 }
@@ -128,17 +133,22 @@ impl Renewer {
         let mut patience = Patience::up_to(period / 2);
         let mut wait = period;
         loop {
-            if timeout(wait, self.stop.cancelled()).await.is_ok() {
-                return;
+            tokio::select! {
+                () = self.stop.cancelled() => return,
+                () = sleep(wait) => {}
+                () = self.orders.news.notified() => {}
             }
             let (asked, known) = (Instant::now(), self.hands.tokens());
-            let renewal = Renewal { busy: self.busy.load(Ordering::Relaxed), ..self.heartbeat.clone() };
-            match timeout(period, self.pond.store().renew(renewal)).await {
+            match timeout(period, self.pond.store().renew(self.renewal())).await {
                 Ok(Ok(renewed)) => {
                     self.watch.granted(asked, &renewed);
                     self.pond.heard(renewed.now);
                     patience.reset();
                     self.stop_missing(&renewed.claims, &known);
+                    self.orders.hear(renewed.wish);
+                    if !renewed.cancels.is_empty() {
+                        self.stations.iter().for_each(|station| station.cancel(&renewed.cancels));
+                    }
                     // What was taken over is out of the hands by now: the rest may begin.
                     self.watch.renewed.notify_waiters();
                     // It waits for the writer, and the next renewal must not.
@@ -163,6 +173,27 @@ impl Renewer {
                 }
             }
             self.tell_if_over();
+        }
+    }
+
+    /// The heartbeat as it is now.
+    fn renewal(&self) -> Renewal {
+        let slots: usize = self.stations.iter().map(|station| station.tuning.slots()).sum();
+        let stuck: usize = self.stations.iter().map(|station| station.board.counts().1).sum();
+        let (processed, failed) = self.endings.tallies();
+        let all_stuck = slots != 0 && slots <= stuck;
+        Renewal {
+            busy: self.busy.load(Ordering::Relaxed),
+            slots: u32::try_from(slots).unwrap_or(u32::MAX),
+            error: all_stuck.then(|| "every slot is stuck in a handler that is past its timeout".to_owned()),
+            facts: WorkerFacts {
+                stuck: u32::try_from(stuck).unwrap_or(u32::MAX),
+                processed,
+                failed,
+                draining: self.orders.is_draining(),
+                ..self.heartbeat.facts.clone()
+            },
+            ..self.heartbeat.clone()
         }
     }
 

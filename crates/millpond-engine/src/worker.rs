@@ -9,6 +9,7 @@ mod feed;
 pub(crate) mod hands;
 mod kinds;
 mod line;
+pub(crate) mod orders;
 mod plan;
 mod run;
 pub(crate) mod settler;
@@ -65,6 +66,7 @@ pub struct Worker {
     pub(crate) shutdown_timeout: Duration,
     pub(crate) cancel_grace: Duration,
     pub(crate) poll: PollSettings,
+    pub(crate) version: String,
 }
 
 /// What a worker had to leave behind when it stopped. Nothing of it is lost: it is delivered again.
@@ -112,6 +114,7 @@ impl Worker {
             shutdown_timeout: Duration::from_secs(30),
             cancel_grace: Duration::from_secs(5),
             poll: PollSettings::default(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
         }
     }
 
@@ -180,7 +183,13 @@ impl Worker {
         self
     }
 
-    /// Runs until `shutdown` resolves, then ends in two phases: first it leases nothing more and lets handlers
+    /// The version of the program, as lists of workers show it. Default: that of Millpond.
+    pub fn version(mut self, version: impl Into<String>) -> Self {
+        self.version = version.into();
+        self
+    }
+
+    /// Runs until `shutdown` resolves, or an operator wishes a restart, then ends in two phases: first it leases nothing more and lets handlers
     /// end; after [`shutdown_timeout`](Self::shutdown_timeout) it tells them to stop, waits
     /// [`cancel_grace`](Self::cancel_grace), and gives back what is left, without an attempt.
     ///

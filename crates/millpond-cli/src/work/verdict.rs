@@ -67,13 +67,18 @@ impl Word {
 /// What becomes of a message. `stopping`: the program was told to stop because the worker stops, which is no
 /// fault of the message.
 pub(super) fn of(ended: Ended, program: &Program, stopping: bool) -> (Word, Outcome) {
-    let outcome = |verdict, error, failed| Outcome { verdict, error, failed };
     let (status, stderr, cancelled) = match ended {
         Ended::Exited { status, stderr } => (Some(status), stderr, None),
         Ended::Cancelled { status, stderr, why } => (status, stderr, Some(why)),
         Ended::NotStarted { error } => (None, error, None),
     };
     let code = status.and_then(|status| status.code());
+    let signal = status.and_then(|status| status.signal());
+    let class = code.map(|code| format!("exit-{code}")).or(signal.map(|signal| format!("signal-{signal}")));
+    let outcome = |verdict, error, failed| {
+        let class = class.as_deref().map(Into::into);
+        Outcome { verdict, error, failed, class }
+    };
     let error = text(status, &stderr, cancelled, &program.literals);
     match code {
         Some(0) => (Word::Done, outcome(Verdict::Ack, None, false)),

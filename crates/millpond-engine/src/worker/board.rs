@@ -135,6 +135,18 @@ impl Board {
         }
     }
 
+    /// Tells the handler of one message to stop, if it runs here.
+    pub(crate) fn cancel_one(&self, token: Token, offset: Offset, cause: CancelCause) {
+        for slot in 0..self.slots.len() {
+            if let Some(running) = &*self.lock(slot)
+                && running.envelope.held.token == token
+                && running.envelope.offset == offset
+            {
+                running.context.cancel(cause);
+            }
+        }
+    }
+
     /// Tells the handlers whose time is up to stop, and takes off those that did not within the grace.
     pub(crate) fn overdue(&self, limits: RunLimits, now: Instant) -> Vec<TakenOff> {
         let Some(timeout) = limits.timeout else { return Vec::new() };

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use millpond_core::message::Leased;
+use millpond_core::message::{Leased, Offset, Token};
 use millpond_core::store::ClaimRef;
 use tokio::sync::Notify;
 
@@ -85,6 +85,27 @@ impl Feed {
             self.filled.notify_one();
         }
         Popped::Message(waiting)
+    }
+
+    /// Puts back what a slot took that it may not work on.
+    pub(crate) fn put_back(&self, waiting: Waiting) {
+        let mut inner = self.lock();
+        inner.bytes += waiting.message.body.len();
+        inner.waiting.push_front(waiting);
+        drop(inner);
+        self.filled.notify_one();
+    }
+
+    /// Takes out those that somebody wants stopped.
+    pub(crate) fn take_out(&self, unwanted: &[(Token, Offset)]) -> VecDeque<Waiting> {
+        let is_unwanted =
+            |waiting: &Waiting| unwanted.contains(&(waiting.held.token, waiting.message.offset));
+        let mut inner = self.lock();
+        let (taken, kept) = inner.waiting.drain(..).partition::<VecDeque<_>, _>(is_unwanted);
+        inner.waiting = kept;
+        let bytes: usize = taken.iter().map(|waiting| waiting.message.body.len()).sum();
+        inner.bytes = inner.bytes.saturating_sub(bytes);
+        taken
     }
 
     /// Takes out everything that waits.

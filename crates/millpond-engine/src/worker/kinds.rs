@@ -24,6 +24,17 @@ impl Kinds {
         }
     }
 
+    /// The names of the work that it knows in the queue `own`; none: any.
+    pub(crate) fn names(&self, own: &str) -> Vec<String> {
+        if self.any.is_some() {
+            return Vec::new();
+        }
+        let own = self.own.as_ref().map(|_| own.to_owned());
+        let mut names: Vec<String> = self.by_name.keys().map(|kind| kind.to_string()).chain(own).collect();
+        names.sort();
+        names
+    }
+
     /// Registers the handler of every kind that has none of its own.
     pub(crate) fn add_any(&mut self, handler: Bound) -> bool {
         self.any.replace(handler).is_none()

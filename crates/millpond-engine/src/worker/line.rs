@@ -8,7 +8,6 @@ use millpond_core::queue::CLASSES;
 use millpond_core::reason::Release;
 use millpond_core::store::{Claim, Pulse};
 
-use crate::worker::board::RunLimits;
 use crate::worker::feed::Waiting;
 use crate::worker::hands::Hands;
 use crate::worker::plan::{InHand, Speed, next_lease};
@@ -18,8 +17,6 @@ use crate::worker::slot::Station;
 /// One queue of the worker.
 pub(super) struct Line {
     pub(super) station: Arc<Station>,
-    pub(super) slots: usize,
-    pub(super) limits: RunLimits,
     pub(super) speed: Speed,
     /// A lease is under way.
     pub(super) leasing: bool,
@@ -34,11 +31,9 @@ pub(super) struct Line {
 
 impl Line {
     /// A queue of which nothing is known yet.
-    pub(super) fn new(station: Arc<Station>, slots: usize, limits: RunLimits) -> Self {
+    pub(super) fn new(station: Arc<Station>) -> Self {
         Self {
             station,
-            slots,
-            limits,
             speed: Speed::default(),
             leasing: false,
             may_have_more: true,
@@ -54,7 +49,8 @@ impl Line {
         self.speed.measured(runs, total);
         let ((waiting, waiting_bytes), (running, stuck)) =
             (self.station.feed.size(), self.station.board.counts());
-        next_lease(InHand { slots: self.slots, stuck, waiting, waiting_bytes, running }, self.speed)
+        let slots = self.station.tuning.slots();
+        next_lease(InHand { slots, stuck, waiting, waiting_bytes, running }, self.speed)
     }
 
     /// Where the next lease looks: classes by weight and age, and in each the lanes by turn.

@@ -23,6 +23,7 @@ use crate::pond::Pond;
 use crate::pulse::Activity;
 use crate::renewal::LeaseWatch;
 use crate::worker::hands::Hands;
+use crate::worker::orders::Orders;
 use crate::worker::line::{Line, release, suspect_turns, take_claim};
 use crate::worker::settler::Endings;
 use crate::worker::slot;
@@ -78,8 +79,8 @@ pub(super) struct Loop {
     pub(super) busy: Arc<AtomicU32>,
     pub(super) patience: Patience,
     pub(super) not_before: Option<Instant>,
-    /// Asks this worker to stop, as `shutdown` does: for whoever hears of it in the store.
-    pub(super) asked: CancellationToken,
+    /// What an operator wants of this worker, as the store said it last.
+    pub(super) orders: Arc<Orders>,
     /// Ends the loops beside this one.
     pub(super) stop: CancellationToken,
     pub(super) settler: tokio::task::JoinHandle<()>,
@@ -90,8 +91,8 @@ pub(super) struct Loop {
 impl Loop {
     /// Works until `shutdown`, or until it is asked to stop.
     async fn work(&mut self, mut shutdown: Pin<&mut impl Future<Output = ()>>) {
-        let (pond, asked) = (self.pond.clone(), self.asked.clone());
-        let mut woken = pond.woken();
+        let (pond, asked) = (self.pond.clone(), self.orders.stop.clone());
+        let (mut woken, orders) = (pond.woken(), Arc::clone(&self.orders));
         self.queues.iter_mut().for_each(|line| line.may_have_more = true);
         loop {
             self.lease_more();
@@ -104,6 +105,7 @@ impl Loop {
                 queues = woken.next() => self.woken(&queues),
                 () = self.low.notified() => {}
                 () = self.settled.notified() => {}
+                () = orders.released.notified() => {}
                 Ok(()) = self.pulses.changed() => self.pulsed(),
                 Some(ended) = self.slots.join_next_with_id() => self.slot_ended(ended.map(|(id, ())| id)),
                 () = sleep(hold.unwrap_or(WATCH_EVERY)), if hold.is_some() || self.is_busy() => self.not_before = None,
@@ -114,7 +116,7 @@ impl Loop {
 
     /// Begins the leases for which there is room.
     fn lease_more(&mut self) {
-        if self.not_before.is_some_and(|until| Instant::now() < until) {
+        if self.orders.is_draining() || self.not_before.is_some_and(|until| Instant::now() < until) {
             return;
         }
         if self.lease.is_over() {
@@ -244,11 +246,11 @@ impl Loop {
         let now = Instant::now();
         let mut busy = 0;
         for line in &mut self.queues {
-            line.station.give_up_overdue(line.limits, now);
+            line.station.give_up_overdue(now);
             let (running, stuck) = line.station.board.counts();
             busy += u32::try_from(running).unwrap_or(u32::MAX);
             let waited = line.station.feed.oldest().map(|since| now.saturating_duration_since(since));
-            if line.slots <= running + stuck && waited.is_some_and(|waited| UNSTARTED_MAX < waited) {
+            if line.station.tuning.slots() <= running + stuck && waited.is_some_and(|waited| UNSTARTED_MAX < waited) {
                 line.speed.at_least(line.station.board.longest(now).unwrap_or(UNSTARTED_MAX));
                 release(&line.station, line.station.feed.drain(), Release::Limited);
             }
@@ -327,7 +329,7 @@ impl Loop {
         for line in &self.queues {
             for (envelope, ending, error, run) in line.station.board.release_all(Instant::now()) {
                 tracing::warn!(queue = %line.station.queue.name, id = %envelope.id, "still running at the stop");
-                line.station.settle(&envelope, ending, error, run);
+                line.station.settle(&envelope, ending, error.into(), run);
                 count += 1;
             }
         }
@@ -348,6 +350,7 @@ mod tests {
     use millpond_core::message::Offset;
     use millpond_core::reason::{Back, Failure};
     use millpond_core::settle::Verdict;
+    use millpond_core::view::Wish;
 
     use super::*;
     use crate::fake::{FakeStore, held, leased};
@@ -485,7 +488,7 @@ mod tests {
     #[tokio::test]
     async fn a_worker_stops_when_it_is_asked_to_from_elsewhere() {
         let mut loop_ = idle().await;
-        loop_.asked.cancel();
+        loop_.orders.hear(Some(Wish::Restart));
         timeout(LIMIT, loop_.work(pin!(std::future::pending()))).await.expect("it was asked to");
     }
 }

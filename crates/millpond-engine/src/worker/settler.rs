@@ -5,11 +5,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use millpond_core::error::{Error, ErrorKind, Result};
 use millpond_core::message::Token;
+use millpond_core::reason::Back;
 use millpond_core::settle::Settlement;
 use millpond_core::store::{SettleClaim, SettleItem, Settled};
 use tokio::sync::Notify;
@@ -20,6 +22,7 @@ use crate::patience::Patience;
 use crate::pond::Pond;
 use crate::worker::board::Envelope;
 use crate::worker::hands::Hands;
+use crate::worker::slot::Fault;
 
 /// How long an ended delivery may wait for company.
 const GATHER: Duration = Duration::from_millis(25);
@@ -36,6 +39,9 @@ pub(crate) struct Endings {
     inner: Mutex<Inner>,
     some: Notify,
     urgent: Notify,
+    /// Messages acknowledged, and attempts failed, since the worker started.
+    processed: AtomicU64,
+    failed: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -59,16 +65,17 @@ impl Endings {
         &self,
         envelope: &Envelope,
         settlement: Settlement,
-        error: Option<String>,
+        fault: Fault,
         run: Duration,
     ) {
+        self.tally(&settlement);
         let held = envelope.held;
         let item = SettleItem {
             offset: envelope.offset,
             kind: envelope.kind.clone(),
             settlement,
-            error,
-            class: None,
+            error: fault.text,
+            class: fault.class,
             run,
         };
         let (first, claim_ended) = {
@@ -93,6 +100,21 @@ impl Endings {
         if claim_ended {
             self.urgent.notify_one();
         }
+    }
+
+    fn tally(&self, settlement: &Settlement) {
+        match settlement {
+            Settlement::Done => self.processed.fetch_add(1, Ordering::Relaxed),
+            Settlement::Again { back: Back::Failed(_), .. } | Settlement::Dead { .. } => {
+                self.failed.fetch_add(1, Ordering::Relaxed)
+            }
+            Settlement::Again { .. } => 0,
+        };
+    }
+
+    /// Messages acknowledged, and attempts failed, so far.
+    pub(crate) fn tallies(&self) -> (u64, u64) {
+        (self.processed.load(Ordering::Relaxed), self.failed.load(Ordering::Relaxed))
     }
 
     /// A claim was taken over: what is left of it is somebody else's.
@@ -250,7 +272,7 @@ mod tests {
         hands.take(held(), 2, false);
         endings.expect(held().token, 2);
         for _ in 0..2 {
-            endings.push(&Envelope::of(held(), &leased(b"1"), None), Settlement::Done, None, Duration::ZERO);
+            endings.push(&Envelope::of(held(), &leased(b"1"), None), Settlement::Done, Fault::default(), Duration::ZERO);
         }
         let settler = Settler {
             pond: Pond::new(store.clone()),

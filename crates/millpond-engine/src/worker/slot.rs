@@ -1,14 +1,17 @@
 //! A slot: takes one message after another, runs its handler, and says how it ended.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use millpond_core::message::{Leased, Token};
+use millpond_core::message::{Leased, Offset, Token};
+use millpond_core::queue::QueueSettings;
 use millpond_core::reason::{Back, Failure, Release};
 use millpond_core::redact;
 use millpond_core::settle::{Ending, Policy, Settlement, Verdict};
 use millpond_core::store::{ClaimRef, Queue};
+use tokio::sync::Notify;
 
 use crate::body::well_formed;
 use crate::handler::{Delivery, Outcome};
@@ -35,6 +38,8 @@ pub(crate) struct Station {
     pub(crate) endings: Arc<Endings>,
     pub(crate) hands: Arc<Hands>,
     pub(crate) lease: Arc<LeaseWatch>,
+    /// What an operator may change while it runs.
+    pub(crate) tuning: Tuning,
     /// How long a handler's own transaction may hold the store.
     pub(crate) unit_limit: Duration,
 }
@@ -45,7 +50,7 @@ const QUICK: Duration = Duration::from_millis(1);
 /// Runs slot `number` until the feed is closed and empty.
 pub(crate) async fn run(station: Arc<Station>, number: usize) {
     let mut last = Duration::MAX;
-    while let Some(waiting) = station.feed.next().await {
+    while let Some(waiting) = station.next(number).await {
         let began = Instant::now();
         station.work(number, waiting, began, last).await;
         last = began.elapsed();
@@ -60,7 +65,112 @@ enum Ended {
     Dropped,
 }
 
+/// The settings of a queue as they are now, and what they mean for its slots here.
+#[derive(Debug)]
+pub(crate) struct Tuning {
+    settings: Mutex<QueueSettings>,
+    /// The worker's own limits: its slots for a queue, how long a run may take, and how long a stop.
+    slots_max: usize,
+    timeout: Option<Duration>,
+    cancel_grace: Duration,
+    /// Slots that may work.
+    slots: AtomicUsize,
+    resized: Notify,
+}
+
+impl Tuning {
+    pub(crate) fn new(
+        settings: QueueSettings,
+        slots_max: usize,
+        timeout: Option<Duration>,
+        cancel_grace: Duration,
+    ) -> Self {
+        let slots = AtomicUsize::new(slots_of(&settings, slots_max));
+        let (settings, resized) = (Mutex::new(settings), Notify::new());
+        Self { settings, slots_max, timeout, cancel_grace, slots, resized }
+    }
+
+    /// The settings as they are now.
+    pub(crate) fn settings(&self) -> QueueSettings {
+        *self.settings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The store says something else now.
+    pub(crate) fn set(&self, settings: QueueSettings) {
+        *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = settings;
+        self.slots.store(slots_of(&settings, self.slots_max), Ordering::Release);
+        self.resized.notify_waiters();
+    }
+
+    /// Handlers that may run at once.
+    pub(crate) fn slots(&self) -> usize {
+        self.slots.load(Ordering::Acquire)
+    }
+
+    /// Slots that there are; those above the number that may work wait.
+    pub(crate) const fn slots_max(&self) -> usize {
+        self.slots_max
+    }
+
+    /// Limits of one run.
+    pub(crate) fn limits(&self) -> RunLimits {
+        let timeout = [self.settings().timeout, self.timeout].into_iter().flatten().min();
+        RunLimits { timeout, cancel_grace: self.cancel_grace }
+    }
+
+    /// Waits until this slot may work.
+    async fn may_work(&self, slot: usize) {
+        while self.slots() <= slot {
+            let resized = self.resized.notified();
+            if self.slots() <= slot {
+                resized.await;
+            }
+        }
+    }
+}
+
+/// How many handlers of a queue run at once here.
+pub(crate) fn slots_of(settings: &QueueSettings, worker: usize) -> usize {
+    settings.concurrency_per_node.map_or(usize::MAX, |slots| slots as usize).min(worker)
+}
+
+/// What went wrong in a run.
+#[derive(Debug, Default)]
+pub(crate) struct Fault {
+    pub(crate) text: Option<String>,
+    pub(crate) class: Option<Arc<str>>,
+}
+
+impl From<Option<String>> for Fault {
+    fn from(text: Option<String>) -> Self {
+        Self { text, class: None }
+    }
+}
+
 impl Station {
+    /// The next message for a slot; `None` when the feed is closed and empty.
+    async fn next(&self, slot: usize) -> Option<Waiting> {
+        loop {
+            self.tuning.may_work(slot).await;
+            let waiting = self.feed.next().await?;
+            if slot < self.tuning.slots() {
+                return Some(waiting);
+            }
+            // The queue got fewer slots while this one waited.
+            self.feed.put_back(waiting);
+        }
+    }
+
+    /// Tells these messages to stop, and gives back those that have not begun.
+    pub(crate) fn cancel(&self, asked: &[(Token, Offset)]) {
+        for Waiting { held, message, .. } in self.feed.take_out(asked) {
+            self.release(held, &message, Release::Limited);
+        }
+        for (token, offset) in asked {
+            self.board.cancel_one(*token, *offset, CancelCause::Requested);
+        }
+    }
+
     /// Works on one message, taken at `began`; `last` is how long the one before it took in this slot.
     async fn work(&self, slot: usize, waiting: Waiting, began: Instant, last: Duration) {
         let Waiting { held, message, told_low, .. } = waiting;
@@ -74,7 +184,7 @@ impl Station {
         let (kind, handler) = self.kinds.find(message.kind.as_deref());
         let envelope = Envelope::of(held, &message, kind.clone());
         if let Some((ending, error)) = self.not_runnable(&message, handler.is_some()) {
-            self.settle(&envelope, ending, error, Duration::ZERO);
+            self.settle(&envelope, ending, error.into(), Duration::ZERO);
             return;
         }
         let Some(handler) = handler else { return };
@@ -100,7 +210,8 @@ impl Station {
             Err(undecodable) => {
                 std::mem::forget(guard);
                 self.board.take(slot);
-                self.settle(&envelope, Ending::Undecodable, Some(undecodable.error), Duration::ZERO);
+                let fault = Some(undecodable.error).into();
+                self.settle(&envelope, Ending::Undecodable, fault, Duration::ZERO);
                 return;
             }
         };
@@ -115,10 +226,10 @@ impl Station {
     }
 
     /// Tells the handlers whose time is up to stop, and settles those that did not within the grace.
-    pub(crate) fn give_up_overdue(&self, limits: RunLimits, now: Instant) {
-        for (envelope, ending, error, run) in self.board.overdue(limits, now) {
+    pub(crate) fn give_up_overdue(&self, now: Instant) {
+        for (envelope, ending, error, run) in self.board.overdue(self.tuning.limits(), now) {
             tracing::warn!(queue = %self.queue.name, id = %envelope.id, "a handler was given up");
-            self.settle(&envelope, ending, error, run);
+            self.settle(&envelope, ending, error.into(), run);
         }
     }
 
@@ -135,7 +246,7 @@ impl Station {
             });
         }
         message.retry_until?;
-        let policy = Policy::of(&self.queue.settings, message.attempts_max, message.retry_until);
+        let policy = Policy::of(&self.tuning.settings(), message.attempts_max, message.retry_until);
         policy.expired(self.lease.database_now()).then_some((Ending::Expired, None))
     }
 
@@ -157,43 +268,51 @@ impl Station {
         let Some(running) = self.board.take(slot) else { return };
         let run = running.started.elapsed();
         self.run_times.add(run);
-        let (ending, error) = match ended {
-            Ended::Returned(Outcome { verdict: Verdict::Ack, .. }) => (Ending::Returned(Verdict::Ack), None),
+        let (ending, fault) = match ended {
+            Ended::Returned(Outcome { verdict: Verdict::Ack, .. }) => {
+                (Ending::Returned(Verdict::Ack), Fault::default())
+            }
             Ended::Returned(_) | Ended::Panicked(_) if running.context.has_committed() => {
                 let (queue, id) = (&self.queue.name, running.envelope.id);
                 tracing::warn!(%queue, %id, "a handler committed its effects and did not acknowledge: it is done");
-                (Ending::Returned(Verdict::Ack), None)
+                (Ending::Returned(Verdict::Ack), Fault::default())
             }
-            Ended::Returned(Outcome { error, failed: true, .. }) => (failed(running.context.cause()), error),
-            Ended::Returned(Outcome { verdict, error, .. }) => (Ending::Returned(verdict), error),
-            Ended::Panicked(panic) => (Ending::Failed(Failure::Panic), Some(panic_text(&*panic))),
-            Ended::Dropped => (Ending::Failed(Failure::Timeout), None),
+            Ended::Returned(Outcome { error, failed: true, class, .. }) => {
+                (failed(running.context.cause()), Fault { text: error, class })
+            }
+            Ended::Returned(Outcome { verdict, error, class, .. }) => {
+                (Ending::Returned(verdict), Fault { text: error, class })
+            }
+            Ended::Panicked(panic) => (Ending::Failed(Failure::Panic), Some(panic_text(&*panic)).into()),
+            Ended::Dropped => (Ending::Failed(Failure::Timeout), Fault::default()),
         };
-        self.settle(&running.envelope, ending, error, run);
+        self.settle(&running.envelope, ending, fault, run);
     }
 
     /// Gives back a message that no handler has seen.
     pub(crate) fn release(&self, held: ClaimRef, message: &Leased, why: Release) {
         let kind = message.kind.as_deref().map(Into::into);
-        self.settle(&Envelope::of(held, message, kind), Ending::Released(why), None, Duration::ZERO);
+        self.settle(&Envelope::of(held, message, kind), Ending::Released(why), Fault::default(), Duration::ZERO);
     }
 
     /// Decides what becomes of a message and hands it to the settler.
-    pub(crate) fn settle(&self, envelope: &Envelope, ending: Ending, error: Option<String>, run: Duration) {
+    pub(crate) fn settle(&self, envelope: &Envelope, ending: Ending, fault: Fault, run: Duration) {
+        let class = class(&ending).map(Into::into).or(fault.class);
         let settlement = match ending {
             Ending::Returned(Verdict::Ack) => Settlement::Done,
             ending => {
-                let policy = Policy::of(&self.queue.settings, envelope.attempts_max, envelope.retry_until);
+                let policy = Policy::of(&self.tuning.settings(), envelope.attempts_max, envelope.retry_until);
                 let now = self.lease.database_now();
                 let roll = crate::patience::roll();
                 millpond_core::settle::settle(&policy, envelope.counters, ending, now, roll)
             }
         };
         let settlement = redacted(settlement);
-        let error = error.map(|error| redact::summary(&error));
-        self.tell(envelope, &settlement, error.as_deref());
-        self.endings.push(envelope, settlement, error, run);
+        let text = fault.text.map(|error| redact::summary(&error));
+        self.tell(envelope, &settlement, text.as_deref());
+        self.endings.push(envelope, settlement, Fault { text, class }, run);
     }
+
     /// Says what did not end well, once. The text is redacted.
     fn tell(&self, envelope: &Envelope, settlement: &Settlement, error: Option<&str>) {
         let (queue, id, attempt) = (&self.queue.name, envelope.id, envelope.counters.attempt);
@@ -222,6 +341,15 @@ const fn failed(cause: Option<CancelCause>) -> Ending {
     }
 }
 
+/// The class of a failure that is no error of the handler's own type.
+const fn class(ending: &Ending) -> Option<&'static str> {
+    match ending {
+        Ending::Failed(Failure::Timeout) => Some("timeout"),
+        Ending::Failed(Failure::Panic) => Some("panic"),
+        _ => None,
+    }
+}
+
 /// What a handler says of a dead letter may hold a secret, like any error.
 fn redacted(settlement: Settlement) -> Settlement {
     match settlement {
@@ -242,7 +370,8 @@ impl Drop for Aborted<'_> {
     fn drop(&mut self) {
         if let Some(running) = self.station.board.take(self.slot) {
             let (run, error) = (running.started.elapsed(), "its task was aborted".to_owned());
-            self.station.settle(&running.envelope, Ending::Failed(Failure::Error), Some(error), run);
+            let (ending, fault) = (Ending::Failed(Failure::Error), Some(error).into());
+            self.station.settle(&running.envelope, ending, fault, run);
         }
     }
 }

@@ -21,15 +21,16 @@ use crate::reclaim::Reclaim;
 use crate::renewal::{LeaseWatch, Renewer};
 use crate::supervise::supervise;
 use crate::upkeep::Upkeep;
-use crate::worker::board::{Board, RunLimits};
+use crate::worker::board::Board;
 use crate::worker::feed::Feed;
 use crate::worker::hands::Hands;
 use crate::worker::kinds::Kinds;
 use crate::worker::line::Line;
+use crate::worker::orders::Orders;
 use crate::worker::plan::RunTimes;
 use crate::worker::run::Loop;
 use crate::worker::settler::{Endings, Settler};
-use crate::worker::slot::Station;
+use crate::worker::slot::{Station, Tuning, slots_of};
 use crate::worker::suspects::Suspects;
 use crate::worker::watchdog::Watchdog;
 use crate::worker::{CONCURRENCY_MAX, Worker};
@@ -44,7 +45,8 @@ pub(super) async fn start(mut worker: Worker) -> Result<Loop> {
         declared.push((worker.pond.resolve(&queue).await?, kinds));
     }
     let lease = lease_of(&worker, declared.iter().map(|(queue, _)| &**queue))?;
-    let heartbeat = heartbeat(&worker, lease, declared.iter().map(|(queue, _)| &**queue))?;
+    let mut heartbeat = heartbeat(&worker, lease, declared.iter().map(|(queue, _)| &**queue))?;
+    heartbeat.facts.kinds = kinds_of(&declared);
     let asked = Instant::now();
     let renewed = worker.pond.store().renew(heartbeat.clone()).await?;
     let watch = Arc::new(LeaseWatch::new(lease, asked, &renewed));
@@ -52,6 +54,18 @@ pub(super) async fn start(mut worker: Worker) -> Result<Loop> {
     let queues: Vec<Line> =
         declared.into_iter().map(|(queue, kinds)| parts.line(&worker, queue, kinds)).collect();
     parts.begin(worker, queues, heartbeat, steps)
+}
+
+/// The names of the work that a worker has handlers for; empty: any.
+fn kinds_of(declared: &[(Arc<Queue>, Kinds)]) -> Vec<String> {
+    let names: Vec<Vec<String>> = declared.iter().map(|(queue, kinds)| kinds.names(&queue.name)).collect();
+    if names.iter().any(Vec::is_empty) {
+        return Vec::new();
+    }
+    let mut names: Vec<String> = names.into_iter().flatten().collect();
+    names.sort();
+    names.dedup();
+    names
 }
 
 /// What the parts of a worker share, while it is put together.
@@ -64,6 +78,7 @@ struct Parts {
     watch: Arc<LeaseWatch>,
     busy: Arc<AtomicU32>,
     activity: Arc<Activity>,
+    orders: Arc<Orders>,
     stop: CancellationToken,
 }
 
@@ -78,28 +93,29 @@ impl Parts {
             watch,
             busy: Arc::default(),
             activity: Arc::new(Activity::new()),
+            orders: Arc::default(),
             stop: CancellationToken::new(),
         }
     }
 
     fn line(&self, worker: &Worker, queue: Arc<Queue>, kinds: Kinds) -> Line {
-        let slots = slots_of(worker, &queue);
-        let timeout = [queue.settings.timeout, worker.timeout].into_iter().flatten().min();
-        let limits = RunLimits { timeout, cancel_grace: worker.cancel_grace };
+        let tuning =
+            Tuning::new(queue.settings, worker.concurrency, worker.timeout, worker.cancel_grace);
         let station = Station {
             pond: worker.pond.clone(),
             name: queue.name.as_str().into(),
             queue,
             kinds,
             feed: Feed::new(Arc::clone(&self.low)),
-            board: Board::new(slots),
+            board: Board::new(worker.concurrency),
             run_times: RunTimes::default(),
             endings: Arc::clone(&self.endings),
             hands: Arc::clone(&self.hands),
             lease: Arc::clone(&self.watch),
+            tuning,
             unit_limit: self.lease / 3,
         };
-        Line::new(Arc::new(station), slots, limits)
+        Line::new(Arc::new(station))
     }
 
     /// Starts the loops of the worker.
@@ -134,14 +150,14 @@ impl Parts {
             busy: self.busy,
             patience: Patience::new(),
             not_before: None,
-            asked: CancellationToken::new(),
+            orders: self.orders,
             stop: self.stop,
             settler,
             shutdown_timeout: worker.shutdown_timeout,
             cancel_grace: worker.cancel_grace,
         };
         for queue in 0..running.queues.len() {
-            for number in 0..running.queues[queue].slots {
+            for number in 0..running.queues[queue].station.tuning.slots_max() {
                 running.begin_slot(queue, number);
             }
         }
@@ -154,7 +170,9 @@ impl Parts {
             heartbeat,
             busy: Arc::clone(&self.busy),
             hands: Arc::clone(&self.hands),
-            stations: queues.iter().map(|line| Arc::clone(&line.station)).collect(),
+            stations: stations(queues),
+            endings: Arc::clone(&self.endings),
+            orders: Arc::clone(&self.orders),
             watch: Arc::clone(&self.watch),
             stop: self.stop.clone(),
         };
@@ -165,7 +183,8 @@ impl Parts {
         let (tell, pulses) = watch::channel(Arc::default());
         let beat = PulseLoop {
             pond: worker.pond.clone(),
-            queues: queues.iter().map(|line| line.station.queue.id).collect(),
+            stations: stations(queues),
+            orders: Arc::clone(&self.orders),
             activity: Arc::clone(&self.activity),
             settings: worker.poll,
             steps,
@@ -201,8 +220,7 @@ impl Parts {
     }
 
     fn watch(&self, pond: &Pond, queues: &[Line]) -> Result<()> {
-        let places = queues.iter().map(|line| (Arc::clone(&line.station), line.limits)).collect();
-        Watchdog { places, settler: self.settler(pond), stop: self.stop.clone() }.start()
+        Watchdog { stations: stations(queues), settler: self.settler(pond), stop: self.stop.clone() }.start()
     }
 }
 
@@ -219,10 +237,8 @@ fn check(worker: &Worker) -> Result<()> {
     }
 }
 
-/// How many handlers of a queue run at once here.
-fn slots_of(worker: &Worker, queue: &Queue) -> usize {
-    let own = queue.settings.concurrency_per_node.map_or(usize::MAX, |slots| slots as usize);
-    own.min(worker.concurrency)
+fn stations(queues: &[Line]) -> Vec<Arc<Station>> {
+    queues.iter().map(|line| Arc::clone(&line.station)).collect()
 }
 
 /// The worker's lease: its own, or the shortest of its queues.
@@ -240,7 +256,7 @@ fn heartbeat<'q>(
     let host = if host.trim().is_empty() { "localhost".to_owned() } else { host.trim().to_owned() };
     let random = ids::token()?.to_string();
     let (slots, queues): (Vec<usize>, Vec<String>) =
-        queues.map(|queue| (slots_of(worker, queue), queue.name.clone())).unzip();
+        queues.map(|queue| (slots_of(&queue.settings, worker.concurrency), queue.name.clone())).unzip();
     Ok(Renewal {
         worker: format!("{host}-{}-{}", std::process::id(), &random[..8]),
         host,
@@ -249,7 +265,7 @@ fn heartbeat<'q>(
         queues,
         busy: 0,
         error: None,
-        facts: WorkerFacts::default(),
+        facts: WorkerFacts { pid: std::process::id(), version: worker.version.clone(), ..WorkerFacts::default() },
     })
 }
 

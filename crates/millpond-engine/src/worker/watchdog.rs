@@ -12,7 +12,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::renewal::pause;
 use crate::supervise::supervise;
-use crate::worker::board::RunLimits;
 use crate::worker::settler::Settler;
 use crate::worker::slot::Station;
 
@@ -27,7 +26,7 @@ const LAST: Duration = Duration::from_secs(5);
 
 /// Watches the slots of a worker.
 pub(crate) struct Watchdog {
-    pub(crate) places: Vec<(Arc<Station>, RunLimits)>,
+    pub(crate) stations: Vec<Arc<Station>>,
     pub(crate) settler: Settler,
     pub(crate) stop: CancellationToken,
 }
@@ -53,8 +52,8 @@ impl Watchdog {
     }
 
     fn look(&self, recording: &mut JoinSet<()>) {
-        for (station, limits) in &self.places {
-            station.give_up_overdue(*limits, Instant::now());
+        for station in &self.stations {
+            station.give_up_overdue(Instant::now());
         }
         while recording.try_join_next().is_some() {}
         let forgotten = self.settler.endings.waited().is_some_and(|waited| RECORDED_WITHIN <= waited);
