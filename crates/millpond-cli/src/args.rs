@@ -98,6 +98,9 @@ pub(crate) enum Command {
     Queue(queue::Verb),
     /// Run a program for each message of a queue
     Work(work::Args),
+    /// Ends the programs of a worker that was killed
+    #[command(hide = true)]
+    WorkGuard(work::GuardArgs),
     /// Look at one message
     #[command(subcommand, alias = "msg")]
     Message(message::Verb),

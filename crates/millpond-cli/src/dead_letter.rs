@@ -4,8 +4,8 @@ mod list;
 mod redrive;
 
 use millpond::MessageId;
-use millpond::text::nearest;
 use millpond::query::{Field, Query};
+use millpond::text::nearest;
 use millpond_core::reason::DropReason;
 
 use crate::exit::Done;

@@ -76,6 +76,7 @@ async fn run(command: Command, context: &Context) -> Done {
     match command {
         Command::Queue(verb) => queue::run(verb, context).await,
         Command::Work(args) => work::run(args, context).await,
+        Command::WorkGuard(args) => work::guard(&args),
         Command::Message(verb) => message::run(verb, context).await,
         Command::DeadLetter(verb) => dead_letter::run(verb, context).await,
         Command::Why(args) => why::run(args, context).await,

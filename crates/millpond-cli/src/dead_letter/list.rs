@@ -81,7 +81,8 @@ pub(super) async fn run(args: Args, context: &Context) -> Done {
         queue::must_be_declared(&pond, name).await?;
     }
     let rows_max = usize::try_from(args.limit).unwrap_or(usize::MAX);
-    let find = Find { query: args.filter.into_query(), rows_max, bodies: true, count: Count::All, after: None };
+    let find =
+        Find { query: args.filter.into_query(), rows_max, bodies: true, count: Count::All, after: None };
     let found = pond.store().dead_letters(find).await?;
     let shown: Vec<Shown> = found.items.into_iter().map(Shown::from).collect();
     context.output.list(&shown, &COLUMNS, "no dead letters")?;

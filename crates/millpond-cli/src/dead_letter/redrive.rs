@@ -132,12 +132,7 @@ async fn redrive(pond: &Pond, filter: &Query, matched: u64, context: &Context) -
     say(&done, context)
 }
 
-async fn page(
-    pond: &Pond,
-    filter: &Query,
-    ids: &IdSource,
-    most: u64,
-) -> Result<(u64, Vec<Again>), Failure> {
+async fn page(pond: &Pond, filter: &Query, ids: &IdSource, most: u64) -> Result<(u64, Vec<Again>), Failure> {
     let rows_max = PAGE_ROWS.min(usize::try_from(most).unwrap_or(PAGE_ROWS));
     let find = Find { query: filter.clone(), rows_max, ..Find::default() };
     let found = pond.store().dead_letters(find).await?.items;

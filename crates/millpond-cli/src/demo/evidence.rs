@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use millpond::sqlite::rusqlite::{self, Connection};
 use millpond::query::{Field, Query};
+use millpond::sqlite::rusqlite::{self, Connection};
 use millpond::view::{Find, QueueView};
 use millpond::{Code, Error, MessageId, Pond, Result};
 

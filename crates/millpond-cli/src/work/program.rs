@@ -1,23 +1,37 @@
-//! The program that a worker runs, and what it is told about a message.
+//! The program that a worker runs.
 
+use std::borrow::Cow;
+use std::ffi::OsString;
 use std::fs::File;
 use std::process::Stdio;
 use std::time::Duration;
 
-use millpond::{Job, Raw};
 use tokio::process::Command;
+
+use super::environment;
+use super::guard::{MARK, Run};
+
+const SHELL: &str = "/bin/sh";
+
+/// What is run.
+#[derive(Debug)]
+pub(super) enum What {
+    /// A line for `/bin/sh -c`.
+    Line(OsString),
+    /// A program and its arguments, as they are.
+    Words(Vec<OsString>),
+}
 
 /// What is run, and how.
 #[derive(Debug)]
 pub(super) struct Program {
-    /// For `/bin/sh -c`.
-    pub(super) command: String,
+    pub(super) what: What,
     /// From SIGTERM to SIGKILL.
     pub(super) grace: Duration,
-    /// How long one run may take, beside what the queue says.
-    pub(super) timeout: Option<Duration>,
     /// The wait of a snooze.
     pub(super) snooze: Duration,
+    /// Deliveries in all of a message that has no number of its own.
+    pub(super) attempts_max: u32,
     /// Whether what programs print may go to our stdout; else that belongs to our own answer.
     pub(super) stdout_is_data: bool,
     /// Secrets that are masked in what is kept of its stderr.
@@ -25,36 +39,44 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// The command for a message, with its body as standard input. It leads a process group of its own: a Ctrl-C
-    /// at the worker's terminal is for the worker, and a signal to the program reaches what it started.
-    pub(super) fn command(&self, job: &Job<Raw>, body: File) -> Command {
-        let mut command = Command::new("/bin/sh");
-        command.arg("-c").arg(&self.command);
+    /// What is started, for an error.
+    pub(super) fn name(&self) -> Cow<'_, str> {
+        match &self.what {
+            What::Line(_) => Cow::Borrowed(SHELL),
+            What::Words(words) => words.first().map(|word| word.to_string_lossy()).unwrap_or_default(),
+        }
+    }
+
+    /// Where it was named, for a hint.
+    pub(super) const fn place(&self) -> &'static str {
+        match self.what {
+            What::Line(_) => "--exec",
+            What::Words(_) => "the words after `--`",
+        }
+    }
+
+    /// The command of a run, told so much, with its body as standard input. It leads a process group of its own: a
+    /// Ctrl-C at the worker's terminal is for the worker, and a signal to the program reaches what it started.
+    pub(super) fn command(&self, told: Vec<(String, String)>, body: File, run: &Run) -> Command {
+        let mut command = match &self.what {
+            What::Line(line) => {
+                let mut command = Command::new(SHELL);
+                command.arg("-c").arg(line);
+                command
+            }
+            What::Words(words) => {
+                let mut command = Command::new(words.first().cloned().unwrap_or_default());
+                command.args(words.iter().skip(1));
+                command
+            }
+        };
         command.stdin(body).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.process_group(0).kill_on_drop(true);
         // What an outer handler was told is not true of this message.
-        for (name, _) in std::env::vars_os().filter(|(name, _)| is_told(name)) {
+        for (name, _) in std::env::vars_os().filter(|(name, _)| environment::is_told(name)) {
             command.env_remove(name);
         }
-        command.env("MILLPOND_ID", job.id.to_string());
-        command.env("MILLPOND_QUEUE", &*job.queue);
-        command.env("MILLPOND_KIND", &*job.kind);
-        command.env("MILLPOND_ATTEMPT", job.attempt.to_string());
-        if let Some(key) = &job.key {
-            command.env("MILLPOND_KEY", key);
-        }
-        for (name, value) in job.headers() {
-            command.env(format!("MILLPOND_HEADER_{}", name.to_uppercase().replace('-', "_")), value);
-            if name == "traceparent" {
-                command.env("MILLPOND_TRACEPARENT", value);
-            }
-        }
+        command.envs(told).env(MARK, run.mark());
         command
     }
-}
-
-fn is_told(name: &std::ffi::OsStr) -> bool {
-    let told = ["ID", "QUEUE", "KIND", "ATTEMPT", "KEY", "TRACEPARENT"];
-    let rest = name.to_str().and_then(|name| name.strip_prefix("MILLPOND_"));
-    rest.is_some_and(|rest| told.contains(&rest) || rest.starts_with("HEADER_"))
 }

@@ -1,4 +1,5 @@
-//! The signals that end a worker: the first one lets programs end, the second one hurries.
+//! The signals that end a worker: the first one lets programs end, the second one hurries, the third one leaves
+//! everything as it is.
 
 use std::io;
 use std::sync::Arc;
@@ -31,11 +32,6 @@ impl Stop {
         Ok(Arc::new(Self { count }))
     }
 
-    /// Whether the worker was told to stop.
-    pub(super) fn is_asked(&self) -> bool {
-        0 < *self.count.borrow()
-    }
-
     /// Resolves at the first signal.
     pub(super) async fn first(&self) {
         self.reached(1).await;
@@ -44,6 +40,11 @@ impl Stop {
     /// Resolves at the second signal.
     pub(super) async fn second(&self) {
         self.reached(2).await;
+    }
+
+    /// Resolves at the third signal.
+    pub(super) async fn third(&self) {
+        self.reached(3).await;
     }
 
     async fn reached(&self, count: u32) {
@@ -65,7 +66,8 @@ async fn count_them(signals: [Signal; 3], tell: watch::Sender<u32>) {
         tell.send_modify(|count| *count += 1);
         match *tell.borrow() {
             1 => tracing::info!("stopping; a second signal ends the programs now"),
-            _ => tracing::info!("stopping now"),
+            2 => tracing::info!("stopping now; a third signal does not wait for the programs"),
+            _ => {}
         }
     }
 }

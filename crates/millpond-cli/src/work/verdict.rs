@@ -2,9 +2,8 @@
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
-use std::time::Duration;
 
-use millpond::{Due, Outcome, Verdict};
+use millpond::{CancelCause, Due, Outcome, Verdict};
 
 use super::program::Program;
 
@@ -26,18 +25,21 @@ pub(super) enum Ended {
     /// By itself.
     Exited { status: ExitStatus, stderr: String },
     /// After it was told to stop.
-    Cancelled { status: Option<ExitStatus>, stderr: String, why: &'static str },
+    Cancelled { status: Option<ExitStatus>, stderr: String, cause: CancelCause },
     /// It never began.
     NotStarted { error: String },
 }
 
-/// That the shell could not run the program, as it seems.
-pub(super) fn cannot_run(ended: &Ended) -> Option<&'static str> {
-    let Ended::Exited { status, .. } = ended else { return None };
-    match status.code()? {
-        NOT_EXECUTABLE => Some("the program is not executable (exit status 126)"),
-        NOT_FOUND => Some("the program was not found (exit status 127)"),
-        _ => None,
+/// That the program could not be run, as it seems, and not that it failed.
+pub(super) fn cannot_run(ended: &Ended) -> Option<&str> {
+    match ended {
+        Ended::Exited { status, .. } => match status.code()? {
+            NOT_EXECUTABLE => Some("the program is not executable (exit status 126)"),
+            NOT_FOUND => Some("the program was not found (exit status 127)"),
+            _ => None,
+        },
+        Ended::NotStarted { error } => Some(error),
+        Ended::Cancelled { .. } => None,
     }
 }
 
@@ -49,6 +51,7 @@ pub(super) enum Word {
     Snoozed,
     Refused,
     GivenBack,
+    Lost,
 }
 
 impl Word {
@@ -60,16 +63,17 @@ impl Word {
             Word::Snoozed => "snoozed",
             Word::Refused => "refused",
             Word::GivenBack => "given back",
+            Word::Lost => "lease lost",
         }
     }
 }
 
-/// What becomes of a message. `stopping`: the program was told to stop because the worker stops, which is no
-/// fault of the message.
-pub(super) fn of(ended: Ended, program: &Program, stopping: bool) -> (Word, Outcome) {
-    let (status, stderr, cancelled) = match ended {
+/// What becomes of a message. To a program that was told to stop and has no word of its own, an error is what the
+/// engine makes of it, by the cause: the attempt failed, or was none.
+pub(super) fn of(ended: Ended, program: &Program) -> (Word, Outcome) {
+    let (status, stderr, cause) = match ended {
         Ended::Exited { status, stderr } => (Some(status), stderr, None),
-        Ended::Cancelled { status, stderr, why } => (status, stderr, Some(why)),
+        Ended::Cancelled { status, stderr, cause } => (status, stderr, Some(cause)),
         Ended::NotStarted { error } => (None, error, None),
     };
     let code = status.and_then(|status| status.code());
@@ -79,7 +83,7 @@ pub(super) fn of(ended: Ended, program: &Program, stopping: bool) -> (Word, Outc
         let class = class.as_deref().map(Into::into);
         Outcome { verdict, error, failed, class }
     };
-    let error = text(status, &stderr, cancelled, &program.literals);
+    let error = text(status, &stderr, cause, &program.literals);
     match code {
         Some(0) => (Word::Done, outcome(Verdict::Ack, None, false)),
         Some(DEAD_LETTER) => {
@@ -90,22 +94,35 @@ pub(super) fn of(ended: Ended, program: &Program, stopping: bool) -> (Word, Outc
             let verdict = Verdict::Snooze { until: Due::In(program.snooze) };
             (Word::Snoozed, outcome(verdict, (!stderr.is_empty()).then_some(error), false))
         }
-        _ if stopping => {
-            let verdict = Verdict::Snooze { until: Due::In(Duration::ZERO) };
-            (Word::GivenBack, outcome(verdict, Some("the worker stopped".to_owned()), false))
+        _ => {
+            let word = match cause {
+                Some(CancelCause::Shutdown) => Word::GivenBack,
+                Some(CancelCause::LeaseLost) => Word::Lost,
+                _ => Word::Failed,
+            };
+            (word, outcome(Verdict::Retry { after: None }, Some(error), true))
         }
-        _ => (Word::Failed, outcome(Verdict::Retry { after: None }, Some(error), true)),
+    }
+}
+
+/// Why a run was told to stop, as an operator reads it.
+const fn why(cause: CancelCause) -> &'static str {
+    match cause {
+        CancelCause::Timeout => "timeout",
+        CancelCause::LeaseLost => "the lease was lost",
+        CancelCause::Shutdown => "the worker stopped",
+        _ => "told to stop",
     }
 }
 
 /// What the program said, else how it ended. Redacted.
-fn text(status: Option<ExitStatus>, stderr: &str, cancelled: Option<&str>, literals: &[String]) -> String {
+fn text(status: Option<ExitStatus>, stderr: &str, cause: Option<CancelCause>, literals: &[String]) -> String {
     let how = match (status.and_then(|status| status.code()), status.and_then(|status| status.signal())) {
         (Some(code), _) => format!("exit status {code}"),
         (None, Some(signal)) => format!("ended by signal {signal}"),
         (None, None) => String::new(),
     };
-    let parts = match (cancelled, stderr) {
+    let parts = match (cause.map(why), stderr) {
         (Some(why), "") => format!("{why}; {how}"),
         (Some(why), said) => format!("{why}; {said}"),
         (None, "") => format!("{how}, nothing on stderr"),
@@ -117,7 +134,10 @@ fn text(status: Option<ExitStatus>, stderr: &str, cancelled: Option<&str>, liter
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::work::program::What;
 
     const SNOOZED: Duration = Duration::from_secs(30);
 
@@ -125,64 +145,72 @@ mod tests {
         Ended::Exited { status: ExitStatus::from_raw(code << 8), stderr: stderr.into() }
     }
 
-    fn cancelled(status: ExitStatus) -> Ended {
-        Ended::Cancelled { status: Some(status), stderr: String::new(), why: "told to stop" }
+    fn cancelled(cause: CancelCause, status: ExitStatus) -> Ended {
+        Ended::Cancelled { status: Some(status), stderr: String::new(), cause }
     }
 
     fn program() -> Program {
-        let literals = vec!["rose garden".to_owned()];
-        let (command, grace) = (String::new(), Duration::ZERO);
-        Program { command, grace, timeout: None, snooze: SNOOZED, stdout_is_data: true, literals }
+        Program {
+            what: What::Words(Vec::new()),
+            grace: Duration::ZERO,
+            snooze: SNOOZED,
+            attempts_max: 5,
+            stdout_is_data: true,
+            literals: vec!["rose garden".to_owned()],
+        }
     }
 
     #[track_caller]
-    fn check(ended: Ended, stopping: bool, word: Word, verdict: Verdict, error: Option<&str>) {
-        let (found, outcome) = of(ended, &program(), stopping);
+    fn check(ended: Ended, word: Word, verdict: Verdict, error: Option<&str>) {
+        let (found, outcome) = of(ended, &program());
         assert_eq!((found, outcome.verdict, outcome.error.as_deref()), (word, verdict, error));
-        assert_eq!(outcome.failed, word == Word::Failed);
+        assert_eq!(outcome.failed, matches!(word, Word::Failed | Word::GivenBack | Word::Lost));
     }
 
     #[test]
     fn the_exit_status_decides() {
         let retry = Verdict::Retry { after: None };
-        check(exited(0, "chatter"), false, Word::Done, Verdict::Ack, None);
+        check(exited(0, "chatter"), Word::Done, Verdict::Ack, None);
         let reason = "no such user".to_owned();
         check(
             exited(65, "no such user"),
-            false,
             Word::Refused,
             Verdict::DeadLetter { reason },
             Some("no such user"),
         );
-        check(exited(75, ""), false, Word::Snoozed, Verdict::Snooze { until: Due::In(SNOOZED) }, None);
-        check(exited(1, "no route"), false, Word::Failed, retry.clone(), Some("no route"));
-        check(exited(127, ""), false, Word::Failed, retry, Some("exit status 127, nothing on stderr"));
+        check(exited(75, ""), Word::Snoozed, Verdict::Snooze { until: Due::In(SNOOZED) }, None);
+        check(exited(1, "no route"), Word::Failed, retry.clone(), Some("no route"));
+        check(exited(127, ""), Word::Failed, retry, Some("exit status 127, nothing on stderr"));
     }
 
     #[test]
     fn a_signal_is_a_retry() {
         let killed = Ended::Exited { status: ExitStatus::from_raw(9), stderr: String::new() };
         let error = Some("ended by signal 9, nothing on stderr");
-        check(killed, false, Word::Failed, Verdict::Retry { after: None }, error);
+        check(killed, Word::Failed, Verdict::Retry { after: None }, error);
         let error = Some("cannot start it");
         let never = Ended::NotStarted { error: "cannot start it".into() };
-        check(never, false, Word::Failed, Verdict::Retry { after: None }, error);
+        check(never, Word::Failed, Verdict::Retry { after: None }, error);
     }
 
     #[test]
-    fn a_stop_of_the_worker_gives_the_attempt_back_unless_the_program_had_a_word() {
+    fn a_program_that_was_told_to_stop_failed_by_the_cause_unless_it_had_a_word() {
         let terminated = || ExitStatus::from_raw(15);
-        let error = Some("told to stop; ended by signal 15");
-        check(cancelled(terminated()), false, Word::Failed, Verdict::Retry { after: None }, error);
-        let back = Verdict::Snooze { until: Due::In(Duration::ZERO) };
-        check(cancelled(terminated()), true, Word::GivenBack, back, Some("the worker stopped"));
-        check(cancelled(ExitStatus::from_raw(0)), true, Word::Done, Verdict::Ack, None);
+        let retry = || Verdict::Retry { after: None };
+        for (cause, word, error) in [
+            (CancelCause::Timeout, Word::Failed, "timeout; ended by signal 15"),
+            (CancelCause::Shutdown, Word::GivenBack, "the worker stopped; ended by signal 15"),
+            (CancelCause::LeaseLost, Word::Lost, "the lease was lost; ended by signal 15"),
+        ] {
+            check(cancelled(cause, terminated()), word, retry(), Some(error));
+            check(cancelled(cause, ExitStatus::from_raw(0)), Word::Done, Verdict::Ack, None);
+        }
     }
 
     #[test]
     fn secrets_are_masked() {
         let said = "login failed: password=tulip, in the rose garden";
-        let (_, outcome) = of(exited(1, said), &program(), false);
+        let (_, outcome) = of(exited(1, said), &program());
         assert_eq!(outcome.error.as_deref(), Some("login failed: password=***, in the ***"));
     }
 }
