@@ -75,7 +75,7 @@ CREATE INDEX millpond_dead_letter_queue on millpond_dead_letter (queue_id, died_
 
 CREATE INDEX millpond_dead_letter_redriven on millpond_dead_letter (redriven_as) where redriven_as is not null;
 
-CREATE INDEX millpond_dead_letter_sent on millpond_dead_letter (sent_at, message_id);
+CREATE INDEX millpond_dead_letter_sent on millpond_dead_letter (queue_id, sent_at, message_id);
 
 CREATE TABLE millpond_declarations (
     only_one integer primary key check (only_one = 1),
@@ -109,6 +109,8 @@ CREATE TABLE millpond_event (
 CREATE INDEX millpond_event_at on millpond_event (at);
 
 CREATE INDEX millpond_event_message on millpond_event (message_id);
+
+CREATE INDEX millpond_event_queue on millpond_event (queue_id, at);
 
 CREATE TABLE millpond_history (
     id          integer primary key,
@@ -173,7 +175,7 @@ CREATE TABLE millpond_log_partition (
 CREATE UNIQUE INDEX millpond_log_partition_part
     on millpond_log_partition (queue_id, class, route, lane, coalesce(subscription_id, 0), generation, ordinal);
 
-CREATE INDEX millpond_log_sent on millpond_log (sent_at, message_id) where via_outbox = 1;
+CREATE INDEX millpond_log_sent on millpond_log (partition, sent_at, message_id) where via_outbox = 1;
 
 CREATE TABLE millpond_migration (
              number integer primary key, name text not null, checksum integer not null, applied_at integer not null
@@ -206,7 +208,7 @@ CREATE TABLE millpond_outbox (
 
 CREATE INDEX millpond_outbox_ready on millpond_outbox (ready_at);
 
-CREATE INDEX millpond_outbox_sent on millpond_outbox (sent_at, message_id);
+CREATE INDEX millpond_outbox_sent on millpond_outbox (queue_id, sent_at, message_id);
 
 CREATE INDEX millpond_outbox_state on millpond_outbox (queue_id, reason, attempt, ready_at);
 

@@ -112,14 +112,14 @@ alter table millpond_dead_letter_0002 rename to millpond_dead_letter;
 
 create index millpond_dead_letter_queue on millpond_dead_letter (queue_id, died_at);
 create index millpond_dead_letter_died on millpond_dead_letter (died_at);
-create index millpond_dead_letter_sent on millpond_dead_letter (sent_at, message_id);
+create index millpond_dead_letter_sent on millpond_dead_letter (queue_id, sent_at, message_id);
 create index millpond_dead_letter_open on millpond_dead_letter (queue_id) where redriven_as is null;
 create index millpond_dead_letter_redriven on millpond_dead_letter (redriven_as) where redriven_as is not null;
 
 -- For counts and lists: nothing reads a body to know where a message is.
 create index millpond_outbox_state on millpond_outbox (queue_id, reason, attempt, ready_at);
-create index millpond_outbox_sent on millpond_outbox (sent_at, message_id);
-create index millpond_log_sent on millpond_log (sent_at, message_id) where via_outbox = 1;
+create index millpond_outbox_sent on millpond_outbox (queue_id, sent_at, message_id);
+create index millpond_log_sent on millpond_log (partition, sent_at, message_id) where via_outbox = 1;
 
 alter table millpond_outbox add column retry_of blob;
 
@@ -133,6 +133,8 @@ alter table millpond_event add column count integer not null default 1;
 alter table millpond_event add column retry_of blob;
 
 alter table millpond_event add column name text;
+
+create index millpond_event_queue on millpond_event (queue_id, at);
 
 alter table millpond_worker add column facts text;
 

@@ -101,7 +101,8 @@ where l.partition = ?1 and l.log_offset = ?2;
 
 -- name: message_returns
 -- Rows that came through the outbox. Served by millpond_log_message.
-select l.partition, l.log_offset, l.attempt, l.releases, l.published_at, l.via_outbox, p.lane, s.id
+select l.partition, l.log_offset, l.attempt, l.releases, l.published_at, p.lane, s.id,
+       case when l.via_outbox = 1 then l.reason end
 from millpond_log l
 join millpond_log_partition p on p.id = l.partition
 join millpond_subscription s on s.queue_id = p.queue_id and s.name = ''
@@ -109,7 +110,8 @@ where l.message_id = ?1 and l.via_outbox = 1;
 
 -- name: message_at
 -- One row, by its place. Served by the primary key.
-select l.partition, l.log_offset, l.attempt, l.releases, l.published_at, l.via_outbox, p.lane, s.id
+select l.partition, l.log_offset, l.attempt, l.releases, l.published_at, p.lane, s.id,
+       case when l.via_outbox = 1 then l.reason end
 from millpond_log l
 join millpond_log_partition p on p.id = l.partition
 join millpond_subscription s on s.queue_id = p.queue_id and s.name = ''
@@ -135,7 +137,12 @@ order by to_offset limit 1;
 
 -- name: message_events
 -- Served by millpond_event_message.
-select kind, reason, attempt, releases, worker, error, at from millpond_event where message_id = ?1 order by id;
+select id, message_id, queue_id, kind, reason, attempt, releases, worker, error, at, run, count, name, retry_of
+from millpond_event where message_id = ?1 order by id;
+
+-- name: dead_letter_before
+-- The dead letter that a message is a new life of. Served by millpond_dead_letter_redriven.
+select message_id from millpond_dead_letter where redriven_as = ?1 limit 1;
 
 -- name: main_partitions
 -- Where direct sends go: of one queue, or of all. Walks the parts, which are few.

@@ -11,9 +11,11 @@ values (?1, ?2, ?3, 0, 0, 0, ?4, ?5, 0, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13);
 -- Moves one row; the other half is outbox_delete, in the same transaction.
 -- The row of the outbox is served by its primary key.
 insert into millpond_log (partition, log_offset, message_id, attempt, releases, suspect, sent_at, published_at,
-                          via_outbox, attempts_max, retry_until, checksum, kind, key, content_type, headers, body)
+                          via_outbox, attempts_max, retry_until, checksum, kind, key, content_type, headers, body,
+                          reason)
 select ?1, ?2, message_id, attempt, releases, suspect, sent_at, ?3,
-       1, attempts_max, retry_until, checksum, kind, key, content_type, headers, body
+       1, attempts_max, retry_until, checksum, kind, key, content_type, headers, body,
+       case when retry_of is null then reason else 'redrive' end
 from millpond_outbox where seq = ?4;
 
 -- name: log_read

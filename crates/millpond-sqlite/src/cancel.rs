@@ -154,6 +154,8 @@ impl Tx<'_> {
             None::<&str>,
             detail,
             self.now.as_micros(),
+            None::<i64>,
+            kind,
         ])?;
         self.count(queue, kind, |counts| counts.dead += 1);
         Ok(())

@@ -18,7 +18,10 @@ use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 use serde_json::Value;
 
 use crate::error::Tried;
+use crate::list::Mark;
 use crate::queues::stored_queues;
+use crate::record::Queues;
+use crate::run_log::{enqueue_reason, entry, event_row};
 use crate::settle::{RUN_CANCELLED, RUN_DONE, RUN_PURGED, is_set, run_at};
 use crate::sql::sql;
 
@@ -76,9 +79,10 @@ struct LogRow {
     attempt: u32,
     releases: u32,
     published_at: Timestamp,
-    via_outbox: bool,
     lane: u8,
     subscription: i64,
+    /// Why it came through the outbox.
+    reason: Option<String>,
 }
 
 /// A row of the log with what became of it.
@@ -103,7 +107,10 @@ pub(crate) fn message_view(conn: &Connection, now: Timestamp, id: MessageId) -> 
     let waiting = conn.prepare_cached(sql("message_in_outbox"))?.query_row([id.0], waiting).optional()?;
     let dead = conn.prepare_cached(sql("message_in_dead_letters"))?.query_row([id.0], dead).optional()?;
     let deliveries = deliveries(conn, now, id, waiting.as_ref(), dead.as_ref())?;
-    let direct = deliveries.iter().any(|delivery| !delivery.row.via_outbox);
+    // Why it came into the outbox first; nothing: it was sent straight to the log.
+    let main = |delivery: &&Delivery| delivery.row.lane == Lane::Main.number();
+    let first = deliveries.iter().find(main).and_then(|delivery| delivery.row.reason.clone());
+    let first = first.or_else(|| waiting.as_ref().map(|waiting| waiting.reason.as_str().to_owned()));
     // It has one place: what was put back or buried has left the log, though its rows have not.
     let view = if let Some(waiting) = waiting {
         Some(view_of_waiting(conn, id, waiting)?)
@@ -115,7 +122,10 @@ pub(crate) fn message_view(conn: &Connection, now: Timestamp, id: MessageId) -> 
         None
     };
     let Some(mut view) = view else { return Ok(None) };
-    view.events = events(conn, &view, direct, &deliveries)?;
+    view.events = events(conn, &view, first.as_deref(), &deliveries)?;
+    let mut old = conn.prepare_cached(sql("dead_letter_before"))?;
+    let old: Option<uuid::Uuid> = old.query_row([id.0], |row| row.get(0)).optional()?;
+    view.retry_of = old.map(MessageId).or_else(|| view.events.iter().find_map(|event| event.retry_of));
     if let Some(error) = view.events.iter().rev().find_map(|event| event.error.clone()) {
         view.error = Some(error);
     }
@@ -349,6 +359,9 @@ fn view_of_delivery(conn: &Connection, id: MessageId, delivery: &Delivery) -> Tr
         (Place::Claimed, Some(run)) => {
             view.attempt += 1;
             view.since = Some(run.leased_at);
+            view.cancel_asked = conn
+                .prepare_cached(sql("cancel_of_message"))?
+                .exists(params![row.subscription, row.partition, row.offset])?;
             view.worker.clone_from(&run.worker);
             view.lease_until = match run.expires_at {
                 Some(expires_at) => Some(expires_at),
@@ -410,60 +423,41 @@ fn view(conn: &Connection, id: MessageId, envelope: Envelope, state: State) -> T
 fn events(
     conn: &Connection,
     message: &MessageView,
-    direct: bool,
+    first: Option<&str>,
     deliveries: &[Delivery],
 ) -> Tried<Vec<EventView>> {
     let MessageView { id, sent_at, .. } = *message;
-    let (queue, name) = (message.queue.as_str(), message.kind.as_str());
-    let entry = |kind, attempt, delivery: u32, at| EventView {
-        id: format!("{id}-{delivery}-{kind}"),
-        message: Some(id),
-        queue: queue.to_owned(),
-        name: name.to_owned(),
-        kind,
-        reason: None,
-        attempt,
-        delivery,
-        count: 1,
-        at,
-        worker: None,
-        run: None,
-        error: None,
-        retry_of: None,
-    };
-    let sent =
-        EventView { reason: direct.then(|| "send".to_owned()), ..entry(EventKind::Enqueue, 0, 0, sent_at) };
-    // In order of time, then of deliveries; a start comes before its end.
-    let mut ordered = vec![((sent_at, 0, 0), sent)];
+    let of = (message.queue.as_str(), message.kind.as_str());
+    let queues = Queues::read(conn)?;
+    let mut stored = conn.prepare_cached(sql("message_events"))?;
+    let rows = stored.query_map([id.0], |row| event_row(row, &queues))?;
+    let mut ordered = rows.collect::<rusqlite::Result<Vec<(Mark, EventView)>>>()?;
+    // A redrive has written how it began.
+    if !ordered.iter().any(|(_, event)| event.kind == EventKind::Enqueue) {
+        let (mark, view) = entry(id, of, EventKind::Enqueue, (0, 0), sent_at);
+        let reason = first.map_or(Some("send"), |reason| enqueue_reason(Some(reason)));
+        ordered.push((mark, EventView { reason: reason.map(str::to_owned), ..view }));
+    }
     for Delivery { row, run, .. } in deliveries {
         let Some(run) = run else { continue };
-        let (attempt, delivery) = (row.attempt + 1, row.attempt + row.releases + 1);
-        let event = |kind, at| EventView { worker: run.worker.clone(), ..entry(kind, attempt, delivery, at) };
-        ordered.push(((run.leased_at, delivery, 1), event(EventKind::Start, run.leased_at)));
+        let counted = (row.attempt + 1, row.attempt + row.releases + 1);
+        let event = |kind, at| {
+            let (mark, view) = entry(id, of, kind, counted, at);
+            (mark, EventView { worker: run.worker.clone(), ..view })
+        };
+        ordered.push(event(EventKind::Start, run.leased_at));
         ordered.extend(run.done_at.map(|at| {
-            let success = EventView { run: Some(at.since(run.leased_at)), ..event(EventKind::Success, at) };
-            ((at, delivery, 2), success)
+            let (mark, view) = event(EventKind::Success, at);
+            (mark, EventView { run: Some(at.since(run.leased_at)), ..view })
         }));
     }
-    let mut stored = conn.prepare_cached(sql("message_events"))?;
-    let rows = stored.query_map([id.0], |row| {
-        let (kind, attempt, releases): (String, u32, u32) = (row.get(0)?, row.get(2)?, row.get(3)?);
-        let (delivery, at) = (attempt + releases, instant(row.get(6)?));
-        // A word of a later release is shown as what it is at least: a move.
-        let kind = EventKind::parse(&kind).unwrap_or(EventKind::Recover);
-        let view = EventView {
-            reason: Some(row.get(1)?),
-            worker: row.get(4)?,
-            error: row.get(5)?,
-            ..entry(kind, attempt, delivery, at)
-        };
-        Ok(((at, delivery, 2), view))
-    })?;
-    for row in rows {
-        ordered.push(row?);
-    }
-    ordered.sort_by_key(|(order, _)| *order);
+    ordered.sort_by_key(|(mark, _)| *mark);
     Ok(ordered.into_iter().map(|(_, event)| event).collect())
+}
+
+/// Whether a message that was sent straight to the log of a queue is kept there.
+pub(crate) fn direct_row_exists(conn: &Connection, id: MessageId, queue: i64) -> Tried<bool> {
+    Ok(direct_row(conn, id, Some(queue))?.is_some())
 }
 
 /// A stored time.
@@ -517,8 +511,8 @@ fn log_row(row: &Row<'_>) -> rusqlite::Result<LogRow> {
         attempt: row.get(2)?,
         releases: row.get(3)?,
         published_at: instant(row.get(4)?),
-        via_outbox: row.get(5)?,
-        lane: row.get(6)?,
-        subscription: row.get(7)?,
+        lane: row.get(5)?,
+        subscription: row.get(6)?,
+        reason: row.get(7)?,
     })
 }

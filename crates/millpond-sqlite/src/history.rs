@@ -9,10 +9,11 @@ use millpond_core::view::{AuditLine, EventView, Find, Found, Tallies, Tally};
 use crate::audit::audit_page;
 use crate::connect::SqliteStore;
 use crate::inspect::not_yet;
+use crate::run_log::events;
 
 impl History for SqliteStore {
-    fn events(&self, _: Find) -> BoxFuture<'_, Result<Found<EventView>>> {
-        not_yet("read the run log")
+    fn events(&self, find: Find) -> BoxFuture<'_, Result<Found<EventView>>> {
+        self.ask("read the run log", move |conn, now| events(conn, now, &find))
     }
 
     fn tallies(&self, _: Tallies) -> BoxFuture<'_, Result<Vec<Tally>>> {

@@ -21,6 +21,7 @@ use crate::dead_letters::{dead_letters, groups};
 use crate::error::Tried;
 use crate::find::{instant, message_view};
 use crate::log::pulse;
+use crate::messages::messages;
 use crate::pause::{holding, pauses};
 use crate::queues::stored_queues;
 use crate::sql::sql;
@@ -34,8 +35,8 @@ impl Inspect for SqliteStore {
         self.read("look a message up", move |conn, now| at_one_moment(conn, || message_view(conn, now, id)))
     }
 
-    fn messages(&self, _: Find) -> BoxFuture<'_, Result<Found<MessageRow>>> {
-        not_yet("list messages")
+    fn messages(&self, find: Find) -> BoxFuture<'_, Result<Found<MessageRow>>> {
+        self.ask("list messages", move |conn, now| messages(conn, now, &find))
     }
 
     fn dead_letters(&self, find: Find) -> BoxFuture<'_, Result<Found<DeadLetterView>>> {

@@ -141,7 +141,6 @@ pub(crate) fn instant_value(at: Option<Timestamp>) -> Value<'static> {
 }
 
 /// A duration, if there is one.
-#[allow(dead_code)]
 pub(crate) fn span_value(span: Option<Duration>) -> Value<'static> {
     span.map_or(Value::Nothing, |span| Value::Number(micros(span)))
 }

@@ -6,6 +6,7 @@ use millpond_core::queue::HistoryLevel;
 use millpond_core::reason::{Back, DropReason, EventKind};
 use millpond_core::settle::Settlement;
 use millpond_core::store::{ClaimRef, SettleClaim, SettleItem, Settled};
+use millpond_core::time::micros;
 use rusqlite::{OptionalExtension, params};
 
 use crate::draft::Part;
@@ -206,7 +207,7 @@ impl Tx<'_> {
     }
 
     fn event(&mut self, case: &Case<'_>, kind: EventKind, reason: &str, error: Option<&str>) -> Tried<()> {
-        let Case { part, worker, message, .. } = case;
+        let Case { part, worker, item, message, .. } = case;
         self.conn.prepare_cached(sql("event_add"))?.execute(params![
             message.id.0,
             part.queue.0,
@@ -217,6 +218,8 @@ impl Tx<'_> {
             worker,
             error,
             self.now.as_micros(),
+            (!item.run.is_zero()).then(|| micros(item.run)),
+            item.kind,
         ])?;
         Ok(())
     }

@@ -14,6 +14,8 @@ const FILES: &[&str] = &[
     include_str!("../sql/worker.sql"),
     include_str!("../sql/inspect.sql"),
     include_str!("../sql/list.sql"),
+    include_str!("../sql/spots.sql"),
+    include_str!("../sql/run_log.sql"),
     include_str!("../sql/retention.sql"),
     include_str!("../sql/operate.sql"),
 ];

@@ -1,0 +1,594 @@
+//! The run log, assembled: six kinds of entries, of which only what is rare has rows of its own.
+//!
+//! - ENQUEUE is read from the message itself, wherever it is; that of a redrive is a row of `millpond_event`.
+//! - START and SUCCESS come from the claim that holds the message, or from the row of history of the one that did, as
+//!   long as the message's row in the log is kept.
+//! - RETRY, DLQ and RECOVER are rows of `millpond_event`.
+//!
+//! They are merged by time. Each source knows the latest time that anything it has not read yet can have; what is
+//! later than that of every source is next.
+
+use std::cell::OnceCell;
+use std::cmp::Ordering;
+use std::collections::{BinaryHeap, HashMap};
+use std::time::Duration;
+
+use millpond_core::message::MessageId;
+use millpond_core::pick::Lane;
+use millpond_core::query::{Field, Query, Record, Value};
+use millpond_core::reason::{EventKind, OutboxReason};
+use millpond_core::time::Timestamp;
+use millpond_core::view::{Count, EventView, Find, Found};
+use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
+use uuid::Uuid;
+
+use crate::error::Tried;
+use crate::find::{direct_row_exists, instant, message_view};
+use crate::list::{Gather, Mark};
+use crate::record::{Content, Queues, instant_value, owned, span_value};
+use crate::settle::{RUN_CANCELLED, RUN_DONE, run_at};
+use crate::spots::{At, Fate, Parts, Places, Spot, Walk, is_purged};
+use crate::sql::sql;
+
+/// Rows of one chunk of a source.
+const CHUNK: i64 = 256;
+
+/// Claims that a cursor names because they began before it and ended after it.
+const OPEN_MAX: usize = 200;
+
+/// Orders what happens to a message in one instant.
+pub(crate) const fn step(kind: EventKind, delivery: u32) -> u64 {
+    let rank = match kind {
+        EventKind::Enqueue => 0,
+        EventKind::Start => 1,
+        EventKind::Success | EventKind::Retry | EventKind::Dlq | EventKind::Recover => 2,
+    };
+    delivery as u64 * 4 + rank
+}
+
+/// An entry of one message, without what only some have.
+pub(crate) fn entry(
+    id: MessageId,
+    (queue, name): (&str, &str),
+    kind: EventKind,
+    (attempt, delivery): (u32, u32),
+    at: Timestamp,
+) -> (Mark, EventView) {
+    let mark = Mark { at: at.as_micros(), step: step(kind, delivery), id: id.0.as_u128() };
+    let view = EventView {
+        id: mark.text(),
+        message: Some(id),
+        queue: queue.to_owned(),
+        name: name.to_owned(),
+        kind,
+        reason: None,
+        attempt,
+        delivery,
+        count: 1,
+        at,
+        worker: None,
+        run: None,
+        error: None,
+        retry_of: None,
+    };
+    (mark, view)
+}
+
+/// Why a message was stored that came through the outbox, as its first entry says it; `None`: a redrive, which has a
+/// row of its own.
+pub(crate) fn enqueue_reason(outbox_reason: Option<&str>) -> Option<&'static str> {
+    match outbox_reason {
+        Some("redrive") => None,
+        Some(reason) if reason == OutboxReason::Tx.as_str() => Some("tx"),
+        _ => Some("send"),
+    }
+}
+
+/// A row of `millpond_event` with its mark: the columns of `event_page` and `message_events`.
+pub(crate) fn event_row(row: &Row<'_>, queues: &Queues) -> rusqlite::Result<(Mark, EventView)> {
+    let number: i64 = row.get(0)?;
+    let id: Vec<u8> = row.get(1)?;
+    let (queue, kind): (i64, String) = (row.get(2)?, row.get(3)?);
+    let (attempt, releases, at): (u32, u32, i64) = (row.get(5)?, row.get(6)?, row.get(9)?);
+    // A word of a later release is shown as what it is at least: a move.
+    let kind = EventKind::parse(&kind).unwrap_or(EventKind::Recover);
+    let name: Option<String> = row.get(12)?;
+    let queue = queues.name(queue);
+    let name = name.as_deref().unwrap_or(queue);
+    let message = Uuid::from_slice(&id).ok().map(MessageId);
+    // What speaks of many messages has no id of one: its number stands for that.
+    let stand_in = MessageId(Uuid::from_u128(u128::from(number.unsigned_abs())));
+    let delivery = attempt.saturating_add(releases);
+    let (mark, view) =
+        entry(message.unwrap_or(stand_in), (queue, name), kind, (attempt, delivery), instant(at));
+    let view = EventView {
+        message,
+        reason: Some(row.get(4)?),
+        worker: row.get(7)?,
+        error: row.get(8)?,
+        run: row.get::<_, Option<i64>>(10)?.map(|run| Duration::from_micros(run.unsigned_abs())),
+        count: row.get(11)?,
+        retry_of: row.get::<_, Option<Uuid>>(13)?.map(MessageId),
+        ..view
+    };
+    Ok((mark, view))
+}
+
+/// An entry beside what a query may ask of its message.
+struct Entry {
+    mark: Mark,
+    view: EventView,
+    key: Option<String>,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.mark == other.mark
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.mark.cmp(&other.mark)
+    }
+}
+
+struct Asked<'a> {
+    entry: &'a Entry,
+    /// Key and headers of a message whose entry does not have them.
+    more: OnceCell<Option<(Option<String>, Content)>>,
+    conn: &'a Connection,
+    now: Timestamp,
+}
+
+impl Asked<'_> {
+    fn more(&self) -> Option<&(Option<String>, Content)> {
+        let read = || {
+            let view = message_view(self.conn, self.now, self.entry.view.message?).ok()??;
+            let content = Content::new(None, Some(view.headers.to_string()), Vec::new());
+            Some((view.key, content))
+        };
+        self.more.get_or_init(read).as_ref()
+    }
+}
+
+impl Record for Asked<'_> {
+    fn value(&self, field: &Field) -> Value<'_> {
+        let view = &self.entry.view;
+        match field {
+            Field::Queue => Value::text(Some(&view.queue)),
+            Field::Kind => Value::text(Some(&view.name)),
+            Field::Key => match &self.entry.key {
+                Some(key) => Value::text(Some(key)),
+                None => Value::text(self.more().and_then(|(key, _)| key.as_deref())),
+            },
+            Field::Id => view.message.map_or(Value::Nothing, |id| owned(id.to_string())),
+            Field::Worker => Value::text(view.worker.as_deref()),
+            Field::Event => Value::text(Some(view.kind.as_str())),
+            Field::Reason => Value::text(view.reason.as_deref()),
+            Field::Error => Value::text(view.error.as_deref()),
+            Field::Attempt => Value::Number(i64::from(view.attempt)),
+            Field::Run => span_value(view.run),
+            Field::At => instant_value(Some(view.at)),
+            other => self.more().map_or(Value::Nothing, |(_, content)| content.value(other)),
+        }
+    }
+}
+
+/// The run log, newest first.
+pub(crate) fn events(conn: &Connection, now: Timestamp, find: &Find) -> Tried<Found<EventView>> {
+    let cursor = find.after.as_deref().map(Cursor::parse).transpose()?;
+    let mut gather = Gather::new(find, cursor.as_ref().map(|cursor| cursor.mark));
+    if let Some(ids) = find.query.only(&Field::Id) {
+        by_id(conn, now, &find.query, &ids, &mut gather)?;
+        return Ok(gather.found());
+    }
+    let resumed = cursor.filter(|_| find.count == Count::No);
+    let mut merge = Merge::new(conn, now, &find.query, gather.from(), resumed)?;
+    while let Some(entry) = merge.next(&mut gather)? {
+        let mark = entry.mark;
+        let matches =
+            find.query.matches(&Asked { entry: &entry, more: OnceCell::new(), conn, now });
+        if !matches {
+            gather.pass(mark);
+        } else if !gather.take(mark, || Ok(entry.view))? {
+            break;
+        }
+    }
+    let mut found = gather.found();
+    found.next = found.next.map(|next| merge.cursor(&next)).transpose()?;
+    Ok(found)
+}
+
+/// Entries of these messages.
+fn by_id(
+    conn: &Connection,
+    now: Timestamp,
+    query: &Query,
+    ids: &[&str],
+    gather: &mut Gather<EventView>,
+) -> Tried<()> {
+    let mut entries = Vec::new();
+    for id in ids.iter().filter_map(|id| id.parse::<MessageId>().ok()) {
+        let Some(message) = message_view(conn, now, id)? else { continue };
+        for view in message.events {
+            entries.push(Entry { mark: Mark::parse(&view.id)?, view, key: message.key.clone() });
+        }
+    }
+    entries.sort_by(|one, other| other.cmp(one));
+    entries.dedup();
+    for entry in entries {
+        let mark = entry.mark;
+        let asked = Asked { entry: &entry, more: OnceCell::new(), conn, now };
+        if mark < gather.from() && query.matches(&asked) && !gather.take(mark, || Ok(entry.view))? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Where a list goes on: after an entry, and what of the history must be looked at again.
+struct Cursor {
+    mark: Mark,
+    /// When the first page was made: claims that ended since were live then.
+    began: i64,
+    /// The last row of history that was read.
+    read_to: (i64, i64),
+    /// Rows that were read and have entries below the mark.
+    open: Vec<i64>,
+}
+
+impl Cursor {
+    fn parse(text: &str) -> Tried<Self> {
+        let (mark, rest) = text.split_once('~').unwrap_or((text, ""));
+        let mark = Mark::parse(mark)?;
+        let mut numbers = rest.split(',').filter_map(|number| number.parse().ok());
+        let top = (i64::MAX, i64::MAX);
+        let began = numbers.next().unwrap_or(i64::MAX);
+        let read_to = numbers.next().zip(numbers.next()).unwrap_or(top);
+        Ok(Self { mark, began, read_to, open: numbers.collect() })
+    }
+}
+
+/// A finished claim.
+struct Ended {
+    number: i64,
+    finished_at: i64,
+    leased_at: i64,
+}
+
+/// The sources, and what was read of them and is not handed out yet.
+struct Merge<'a> {
+    conn: &'a Connection,
+    now: Timestamp,
+    queues: Queues,
+    wanted: Vec<i64>,
+    one: Option<i64>,
+    parts: Parts,
+    from: Mark,
+    earliest: i64,
+    heap: BinaryHeap<Entry>,
+    walk: Option<Walk<'a>>,
+    /// The row of events that was read last.
+    events: Option<(i64, i64)>,
+    /// The row of history that was read last.
+    history: Option<(i64, i64)>,
+    began: i64,
+    read: Vec<Ended>,
+    wants_start: bool,
+    wants_success: bool,
+    first_published: HashMap<usize, Option<Timestamp>>,
+}
+
+impl<'a> Merge<'a> {
+    fn new(
+        conn: &'a Connection,
+        now: Timestamp,
+        query: &Query,
+        from: Mark,
+        resumed: Option<Cursor>,
+    ) -> Tried<Self> {
+        let queues = Queues::read(conn)?;
+        let (earliest, latest) = query.between(&Field::At);
+        let from = from.min(Mark::new(latest.saturating_add(1), 0));
+        let only = query.only(&Field::Event);
+        let wants = |kind: EventKind| only.as_ref().is_none_or(|only| only.contains(&kind.as_str()));
+        let wanted = queues.wanted(query);
+        let parts = Parts::read(conn, &wanted)?;
+        let all = Places { outbox: true, dead: true, ahead: true, held: true, passed: true };
+        let walk = match wants(EventKind::Enqueue) {
+            true => Some(Walk::new(conn, &wanted, &parts, all, from, earliest)?),
+            false => None,
+        };
+        let (wants_start, wants_success) = (wants(EventKind::Start), wants(EventKind::Success));
+        let has_rows =
+            [EventKind::Enqueue, EventKind::Retry, EventKind::Dlq, EventKind::Recover].into_iter().any(wants);
+        let mut merge = Self {
+            conn,
+            now,
+            one: queues.the_one(query),
+            queues,
+            wanted,
+            parts,
+            from,
+            earliest,
+            heap: BinaryHeap::new(),
+            walk,
+            events: has_rows.then_some((from.at, i64::MAX)),
+            history: None,
+            began: now.as_micros(),
+            read: Vec::new(),
+            wants_start,
+            wants_success,
+            first_published: HashMap::new(),
+        };
+        if wants_start || wants_success {
+            merge.add_live()?;
+            merge.history = Some((i64::MAX, i64::MAX));
+            if let Some(cursor) = resumed {
+                merge.resume(&cursor)?;
+            }
+        }
+        Ok(merge)
+    }
+
+    /// The next entry; `None`: there is none, or the search is over its limit.
+    fn next(&mut self, gather: &mut Gather<EventView>) -> Tried<Option<Entry>> {
+        loop {
+            let unread = [
+                self.walk.as_ref().and_then(|walk| walk.peek()).map(|mark| mark.at),
+                self.events.map(|(at, _)| at),
+                self.history.map(|(at, _)| at),
+            ];
+            let latest = unread.iter().flatten().max().copied();
+            let is_next = |top: &Entry| latest.is_none_or(|latest| latest < top.mark.at);
+            if self.heap.peek().is_some_and(is_next) {
+                return Ok(self.heap.pop());
+            }
+            let Some(latest) = latest else { return Ok(None) };
+            let looked = if unread[0] == Some(latest) {
+                self.read_spot()?
+            } else if unread[1] == Some(latest) {
+                self.read_events()?
+            } else {
+                self.read_history()?
+            };
+            for _ in 0..looked {
+                if !gather.look() {
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
+    fn push(&mut self, (mark, view): (Mark, EventView), key: Option<String>) {
+        if mark < self.from && self.earliest <= mark.at {
+            self.heap.push(Entry { mark, view, key });
+        }
+    }
+
+    /// The ENQUEUE of one message.
+    fn read_spot(&mut self) -> Tried<usize> {
+        let Some(spot) = self.walk.as_mut().map(Walk::next).transpose()?.flatten() else {
+            self.walk = None;
+            return Ok(0);
+        };
+        if let Some(reason) = self.begins(&spot)? {
+            let queue = self.queues.name(spot.queue);
+            let name = spot.kind.as_deref().unwrap_or(queue);
+            let (mark, view) = entry(spot.id, (queue, name), EventKind::Enqueue, (0, 0), spot.sent_at);
+            self.push((mark, EventView { reason: Some(reason.to_owned()), ..view }), spot.key);
+        }
+        Ok(1)
+    }
+
+    /// Why a message was stored, if this row tells of it. The row that it has in the main lane does, as long as it is
+    /// kept; then the one that stands for the message.
+    fn begins(&mut self, spot: &Spot) -> Tried<Option<&'static str>> {
+        match &spot.at {
+            At::Log { part, reason, via_outbox, .. } if self.parts.list[*part].lane == Lane::Main => {
+                return Ok(if *via_outbox { enqueue_reason(reason.as_deref()) } else { Some("send") });
+            }
+            At::Log { part, offset, .. } => {
+                let fate = self.parts.fate(self.conn, *part, *offset, spot.id)?;
+                if matches!(fate, Fate::Left) {
+                    return Ok(None);
+                }
+            }
+            At::Outbox { retry_of: Some(_), .. } | At::DeadLetter { retry_of: Some(_), .. } => return Ok(None),
+            At::Outbox { reason, .. } => {
+                use OutboxReason::{Delay, Handoff, Tx};
+                if matches!(OutboxReason::parse(reason), Some(Tx | Delay | Handoff)) {
+                    return Ok(enqueue_reason(Some(reason)));
+                }
+            }
+            At::DeadLetter { .. } => {}
+        }
+        Ok(self.first_row_is_gone(spot)?.then_some("send"))
+    }
+
+    /// Whether the row with which a message entered the log is not kept any more, or never was.
+    fn first_row_is_gone(&mut self, spot: &Spot) -> Tried<bool> {
+        let told: bool =
+            self.conn.prepare_cached(sql("enqueue_told"))?.query_row([spot.id.0], |row| row.get(0))?;
+        if told {
+            return Ok(false);
+        }
+        let is_main = |part: &crate::spots::Part| {
+            part.queue == spot.queue && part.class == spot.class && part.lane == Lane::Main
+        };
+        let Some(main) = self.parts.list.iter().position(is_main) else { return Ok(true) };
+        let first = match self.first_published.get(&main) {
+            Some(first) => *first,
+            None => {
+                let part = &self.parts.list[main];
+                let mut at = self.conn.prepare_cached(sql("log_published_at"))?;
+                let first = at.query_row(params![part.id, part.first_offset], |row| row.get(0)).optional()?;
+                let first = first.map(instant);
+                self.first_published.insert(main, first);
+                first
+            }
+        };
+        if first.is_none_or(|first| spot.sent_at < first) {
+            return Ok(true);
+        }
+        // It may have died without ever having been in the log.
+        let never = matches!(spot.at, At::DeadLetter { .. }) && spot.attempt == 0 && spot.releases == 0;
+        Ok(never && !direct_row_exists(self.conn, spot.id, spot.queue)?)
+    }
+
+    fn read_events(&mut self) -> Tried<usize> {
+        let Some((at, number)) = self.events else { return Ok(0) };
+        let name = if self.one.is_some() { "event_page_of_queue" } else { "event_page" };
+        let named: &[(&str, &dyn rusqlite::ToSql)] = named_params! {
+            ":at": at, ":number": number, ":earliest": self.earliest, ":rows_max": CHUNK, ":queue": self.one,
+        };
+        // The page of all queues has no such parameter.
+        let named = &named[..named.len() - usize::from(self.one.is_none())];
+        let mut page = self.conn.prepare_cached(sql(name))?;
+        let mut rows = page.query(named)?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            self.events = Some((row.get(9)?, row.get(0)?));
+            found.push(event_row(row, &self.queues)?);
+        }
+        let count = found.len();
+        if (count as i64) < CHUNK {
+            self.events = None;
+        }
+        for event in found {
+            self.push(event, None);
+        }
+        Ok(count.max(1))
+    }
+
+    /// The entries of claims that are live.
+    fn add_live(&mut self) -> Tried<()> {
+        let parts = std::mem::take(&mut self.parts);
+        for part in &parts.list {
+            for claim in &part.live {
+                let range = (part.id, part.queue, claim.from, claim.to);
+                self.add_runs(range, claim.worker.as_deref(), claim.leased_at, self.now, &claim.runs)?;
+            }
+        }
+        self.parts = parts;
+        Ok(())
+    }
+
+    /// START and SUCCESS of the messages of one claim.
+    fn add_runs(
+        &mut self,
+        (partition, queue, from, to): (i64, i64, i64, i64),
+        worker: Option<&str>,
+        leased_at: Timestamp,
+        ended_at: Timestamp,
+        runs: &[u8],
+    ) -> Tried<usize> {
+        let mut list = self.conn.prepare_cached(sql("run_messages"))?;
+        let mut rows = list.query(params![partition, from, to])?;
+        let queue = self.queues.name(queue).to_owned();
+        let mut looked = 0;
+        while let Some(row) = rows.next()? {
+            looked += 1;
+            let offset: i64 = row.get(0)?;
+            let outcome = run_at(runs, (offset - from).unsigned_abs() as usize);
+            if matches!(outcome, Some((RUN_CANCELLED, _))) {
+                continue;
+            }
+            let id = MessageId(row.get(1)?);
+            let (charged, releases): (u32, u32) = (row.get(2)?, row.get(3)?);
+            let (kind, key): (Option<String>, Option<String>) = (row.get(4)?, row.get(5)?);
+            let of = (queue.as_str(), kind.as_deref().unwrap_or(&queue));
+            let counted = (charged + 1, charged + releases + 1);
+            if self.wants_start {
+                let (mark, view) = entry(id, of, EventKind::Start, counted, leased_at);
+                self.push((mark, EventView { worker: worker.map(str::to_owned), ..view }), key.clone());
+            }
+            if let Some((RUN_DONE, took)) = outcome.filter(|_| self.wants_success) {
+                let at = (leased_at + took).min(ended_at);
+                let (mark, view) = entry(id, of, EventKind::Success, counted, at);
+                let worker = worker.map(str::to_owned);
+                self.push((mark, EventView { worker, run: Some(took), ..view }), key);
+            }
+        }
+        Ok(looked)
+    }
+
+    fn read_history(&mut self) -> Tried<usize> {
+        let Some((at, number)) = self.history else { return Ok(0) };
+        let mut page = self.conn.prepare_cached(sql("history_page"))?;
+        let mut rows = page.query(params![at, number, self.earliest, 1])?;
+        match rows.next()? {
+            Some(row) => {
+                self.history = Some((row.get(1)?, row.get(0)?));
+                self.add_ended(row)
+            }
+            None => {
+                self.history = None;
+                Ok(1)
+            }
+        }
+    }
+
+    /// The entries of a row of history.
+    fn add_ended(&mut self, row: &Row<'_>) -> Tried<usize> {
+        let (number, finished_at, leased_at): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let (queue, partition, from, to): (i64, i64, i64, i64) =
+            (row.get(3)?, row.get(4)?, row.get(5)?, row.get(6)?);
+        let (worker, runs): (Option<String>, Vec<u8>) = (row.get(7)?, row.get(8)?);
+        if is_purged(&runs) || self.wanted.binary_search(&queue).is_err() {
+            return Ok(1);
+        }
+        self.read.push(Ended { number, finished_at, leased_at });
+        let range = (partition, queue, from, to);
+        Ok(1 + self.add_runs(range, worker.as_deref(), instant(leased_at), instant(finished_at), &runs)?)
+    }
+
+    /// Reads again what an earlier page has read of the history and not shown, and what ended since.
+    fn resume(&mut self, cursor: &Cursor) -> Tried<()> {
+        self.began = cursor.began.min(self.began);
+        self.history = Some(cursor.read_to);
+        let mut again = self.conn.prepare_cached(sql("history_by_number"))?;
+        for number in &cursor.open {
+            let mut rows = again.query([number])?;
+            if let Some(row) = rows.next()? {
+                self.add_ended(row)?;
+            }
+        }
+        let mut since = self.conn.prepare_cached(sql("history_since"))?;
+        let mut rows = since.query(params![self.began, self.from.at])?;
+        while let Some(row) = rows.next()? {
+            self.add_ended(row)?;
+        }
+        Ok(())
+    }
+
+    /// The cursor of the next page, which begins below `mark`.
+    fn cursor(&self, mark: &str) -> Tried<String> {
+        let at = Mark::parse(mark)?.at;
+        // All that was read and ended after the first page was made is found by its time.
+        let open = |ended: &&Ended| ended.leased_at <= at && ended.finished_at <= self.began;
+        let mut open: Vec<&Ended> = self.read.iter().filter(open).collect();
+        let mut read_to = self.history.unwrap_or((i64::MIN, i64::MIN));
+        if OPEN_MAX < open.len() {
+            // Too many to name: what follows the latest of them is read again.
+            let latest = open.iter().map(|ended| (ended.finished_at, ended.number)).max();
+            read_to = latest.map_or(read_to, |(at, number)| (at, number + 1));
+            open.clear();
+        }
+        let (read_at, read_number) = read_to;
+        let mut text = format!("{mark}~{},{read_at},{read_number}", self.began);
+        for ended in open {
+            text.push_str(&format!(",{}", ended.number));
+        }
+        Ok(text)
+    }
+}
