@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
-use std::process::{Child, ExitStatus, Output};
+use std::process::{Child, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -241,6 +241,32 @@ fn a_guard_that_was_killed_is_replaced_and_knows_every_program() {
     worker.said.until("done");
     worker.signal(Signal::KILL);
     held.ended();
+}
+
+/// The worker may be killed between the start of a program and the word of it: the guard finds the program by the mark
+/// that was announced, wherever it is.
+#[test]
+fn a_program_of_which_the_guard_has_not_heard_is_found_by_its_mark() {
+    let place = Place::empty();
+    let held = held(&place);
+    let mut guard = place.command("work-guard --grace-ms 20").stdin(Stdio::piped()).spawn().unwrap();
+    let mut pipe = guard.stdin.take().unwrap();
+    pipe.write_all(b"? test-1-7\n? test-1-8\n- test-1-8\n").unwrap();
+    let exec = |mark: &str, line: &str| {
+        let mut command = std::process::Command::new("/bin/sh");
+        command.args(["-c", line]).current_dir(place.path()).env("MILLPOND_RUN", mark).spawn().unwrap()
+    };
+    let mut other = exec("test-1-8", "exec sleep 1000");
+    let mut program =
+        exec("test-1-7", "exec 9>held; trap '' TERM; setsid sleep 1000 & echo running >&9; wait");
+    held.until("running");
+    drop(pipe);
+    held.ended();
+    assert_eq!(guard.wait().unwrap().code(), Some(0));
+    assert_eq!(program.wait().unwrap().signal(), Some(9));
+    assert!(other.try_wait().unwrap().is_none(), "its run was over");
+    other.kill().unwrap();
+    other.wait().unwrap();
 }
 
 /// The guard among the children of a worker.

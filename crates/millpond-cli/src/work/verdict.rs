@@ -84,7 +84,7 @@ pub(super) fn of(ended: Ended, program: &Program) -> (Word, Outcome) {
         Outcome { verdict, error, failed, class }
     };
     let error = text(status, &stderr, cause, &program.literals);
-    match code {
+    let (word, outcome) = match code {
         Some(0) => (Word::Done, outcome(Verdict::Ack, None, false)),
         Some(DEAD_LETTER) => {
             let verdict = Verdict::DeadLetter { reason: error.clone() };
@@ -95,14 +95,13 @@ pub(super) fn of(ended: Ended, program: &Program) -> (Word, Outcome) {
             (Word::Snoozed, outcome(verdict, (!stderr.is_empty()).then_some(error), false))
         }
         _ => {
-            let word = match cause {
-                Some(CancelCause::Shutdown) => Word::GivenBack,
-                Some(CancelCause::LeaseLost) => Word::Lost,
-                _ => Word::Failed,
-            };
+            let word = if cause == Some(CancelCause::Shutdown) { Word::GivenBack } else { Word::Failed };
             (word, outcome(Verdict::Retry { after: None }, Some(error), true))
         }
-    }
+    };
+    // Whether it counts is for the store to say.
+    let word = if cause == Some(CancelCause::LeaseLost) { Word::Lost } else { word };
+    (word, outcome)
 }
 
 /// Why a run was told to stop, as an operator reads it.
@@ -163,8 +162,8 @@ mod tests {
     #[track_caller]
     fn check(ended: Ended, word: Word, verdict: Verdict, error: Option<&str>) {
         let (found, outcome) = of(ended, &program());
-        assert_eq!((found, outcome.verdict, outcome.error.as_deref()), (word, verdict, error));
-        assert_eq!(outcome.failed, matches!(word, Word::Failed | Word::GivenBack | Word::Lost));
+        assert_eq!((found, &outcome.verdict, outcome.error.as_deref()), (word, &verdict, error));
+        assert_eq!(outcome.failed, verdict == Verdict::Retry { after: None });
     }
 
     #[test]
@@ -203,7 +202,8 @@ mod tests {
             (CancelCause::LeaseLost, Word::Lost, "the lease was lost; ended by signal 15"),
         ] {
             check(cancelled(cause, terminated()), word, retry(), Some(error));
-            check(cancelled(cause, ExitStatus::from_raw(0)), Word::Done, Verdict::Ack, None);
+            let done = if word == Word::Lost { word } else { Word::Done };
+            check(cancelled(cause, ExitStatus::from_raw(0)), done, Verdict::Ack, None);
         }
     }
 
