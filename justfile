@@ -19,6 +19,10 @@ torture *args:
 bench *args:
     cargo xtask bench {{args}}
 
+# Write the pages that come from the program itself: docs/reference/, docs/man/.
+reference:
+    cargo xtask reference
+
 # The ten largest files and functions.
 sizes:
     cargo xtask sizes

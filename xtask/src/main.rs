@@ -16,6 +16,9 @@ fn main() -> ExitCode {
             print!("{}", sizes::report(&repo::root()));
             ExitCode::SUCCESS
         }
+        "reference" if rest.is_empty() => {
+            become_cargo(&["run", "--quiet", "-p", "millpond-cli", "--", "reference", "docs"])
+        }
         "torture" | "bench" => run_released(&task, &rest),
         _ => usage(&task, &rest),
     }
@@ -24,9 +27,13 @@ fn main() -> ExitCode {
 /// Becomes the release build of the torture runs or of the benchmarks.
 fn run_released(task: &str, rest: &[String]) -> ExitCode {
     let package = format!("millpond-{task}");
-    let mut cargo = Command::new(repo::cargo());
-    cargo.args(["run", "--release", "--package", &package, "--"]).args(rest);
-    let failed = cargo.exec();
+    let rest = rest.iter().map(String::as_str);
+    let line: Vec<&str> = ["run", "--release", "--package", &package, "--"].into_iter().chain(rest).collect();
+    become_cargo(&line)
+}
+
+fn become_cargo(line: &[&str]) -> ExitCode {
+    let failed = Command::new(repo::cargo()).args(line).current_dir(repo::root()).exec();
     eprintln!("cannot start cargo: {failed}");
     ExitCode::FAILURE
 }
@@ -40,7 +47,7 @@ fn usage(task: &str, rest: &[String]) -> ExitCode {
         code = if asked { ExitCode::SUCCESS } else { ExitCode::from(2) };
     }
     for (name, what) in TASKS {
-        eprintln!("cargo xtask {name:8} {what}");
+        eprintln!("cargo xtask {name:9} {what}");
     }
     code
 }

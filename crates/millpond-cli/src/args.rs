@@ -10,8 +10,8 @@ use millpond::text::{parse_duration, parse_size};
 use crate::exit::Failure;
 use crate::output::Format;
 use crate::{
-    colour, completions, config, dead_letter, demo, explain, message, migrate, queue, redact, why, work,
-    worker,
+    colour, completions, config, dead_letter, demo, explain, message, migrate, queue, redact, reference, why,
+    work, worker,
 };
 
 /// A durable queue in the database you already have.
@@ -88,6 +88,9 @@ pub(crate) enum Plain {
     Config(config::Args),
     /// What a shell needs to complete the commands
     Completions(completions::Args),
+    /// The pages that are written from the program itself
+    #[command(hide = true)]
+    Reference(reference::Args),
 }
 
 /// The nouns, and the verbs that stand alone.
@@ -117,6 +120,7 @@ pub(crate) enum Command {
     /// A text as it would be stored: secrets masked, and cut
     Redact(redact::Args),
     /// Whether the store opens and answers: a probe for containers
+    #[command(after_help = "Examples:\n  millpond health\n  millpond health --store sqlite://app.db")]
     Health,
     /// See a queue at work: two workers, failures, a crash, and a check that nothing is lost
     Demo(demo::Args),
@@ -225,8 +229,47 @@ fn command_of(words: impl Iterator<Item = String>) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// The words of a line as a shell has them, up to a pipe, a redirection or an explanation.
+    pub(crate) fn words(line: &str) -> Vec<String> {
+        let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+        let line = line.split("   ").next().unwrap_or_default();
+        for character in line.chars() {
+            match (quote, character) {
+                (None, '\'' | '"') => {
+                    word.get_or_insert_default();
+                    quote = Some(character);
+                }
+                (Some(open), close) if open == close => quote = None,
+                (None, ' ') => words.extend(word.take()),
+                (_, character) => word.get_or_insert_default().push(character),
+            }
+        }
+        words.extend(word);
+        let end = words.iter().position(|word| matches!(word.as_str(), "|" | ">" | ">>" | "&"));
+        words.truncate(end.unwrap_or(words.len()));
+        words
+    }
+
+    /// Words that the program understands: every flag and every value.
+    #[track_caller]
+    pub(crate) fn check(words: &[String], place: &str) {
+        if let Err(error) = Args::try_parse_from(words) {
+            let is_help = matches!(
+                error.kind(),
+                clap::error::ErrorKind::DisplayHelp | clap::error::ErrorKind::DisplayVersion
+            );
+            assert!(is_help, "{place}\n{error}");
+        }
+    }
+
+    #[test]
+    fn a_line_is_read_as_a_shell_reads_it() {
+        let line = "millpond work mail --exec 'exit 65' --drain | head    what it does";
+        assert_eq!(words(line), ["millpond", "work", "mail", "--exec", "exit 65", "--drain"]);
+    }
 
     #[test]
     fn the_command_line_is_consistent() {

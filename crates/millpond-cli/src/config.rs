@@ -165,6 +165,37 @@ fn password(url: &str) -> Option<String> {
     (key::LITERAL_BYTES_MIN <= password.len()).then(|| password.to_owned())
 }
 
+/// A setting as the reference describes it.
+pub(crate) struct Setting {
+    /// Its path.
+    pub(crate) name: &'static str,
+    /// What it is for.
+    pub(crate) about: &'static str,
+    /// What its value is.
+    pub(crate) shape: String,
+    /// What holds when nobody says anything; empty: nothing.
+    pub(crate) default: &'static str,
+    /// The variable that says it.
+    pub(crate) variable: String,
+}
+
+/// Every setting.
+pub(crate) fn keys() -> Vec<Setting> {
+    let described = |key: &Key| Setting {
+        name: key.name,
+        about: key.about,
+        shape: key.shape.to_string(),
+        default: key.default,
+        variable: variable(key),
+    };
+    KEYS.iter().map(described).collect()
+}
+
+/// The variable of a setting.
+fn variable(key: &Key) -> String {
+    format!("{PREFIX}{}", key.name.to_uppercase().replace('.', "__"))
+}
+
 fn find_file(named: Option<&Path>) -> Result<Option<PathBuf>, Failure> {
     match named {
         Some(path) if path.exists() => Ok(Some(path.to_owned())),
@@ -182,7 +213,7 @@ fn from_environment(
 ) -> Vec<(&'static str, Value)> {
     let mut found = Vec::new();
     for key in KEYS {
-        let own = format!("{PREFIX}{}", key.name.to_uppercase().replace('.', "__"));
+        let own = variable(key);
         let others: &[&str] = if key.name == "store" { &["DATABASE_URL"] } else { &[] };
         let from_file = format!("{own}_FILE");
         // The weakest first.

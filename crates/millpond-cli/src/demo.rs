@@ -47,6 +47,9 @@ const INTERRUPTED: u8 = 130;
 
 /// See a queue at work: two workers, failures, a crash, and a check that nothing is lost.
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  millpond demo\n  millpond demo --messages 2000 --json\n  millpond demo --keep"
+)]
 pub(crate) struct Args {
     /// How many messages to send.
     #[arg(long, value_name = "N", default_value_t = MESSAGES_DEFAULT,

@@ -18,6 +18,7 @@ mod output;
 mod progress;
 mod queue;
 mod redact;
+mod reference;
 mod why;
 mod work;
 mod worker;
@@ -69,6 +70,7 @@ fn run_plain(command: Plain, given: Given, output: &Output) -> Done {
         Plain::Check(args) => config::check(&args, given, output),
         Plain::Config(args) => config::run(&args, given, output),
         Plain::Completions(args) => completions::run(&args),
+        Plain::Reference(args) => reference::run(&args),
     }
 }
 

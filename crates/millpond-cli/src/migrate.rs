@@ -21,10 +21,13 @@ pub(crate) struct Args {
 #[derive(Debug, Clone, Copy, clap::Subcommand)]
 enum Verb {
     /// Print the SQL that is missing, and do nothing
+    #[command(after_help = "Examples:\n  millpond migrate plan > review.sql")]
     Plan,
     /// Apply what is missing; makes a store that is not there
+    #[command(after_help = "Examples:\n  millpond migrate up\n  millpond migrate up --store sqlite://app.db")]
     Up,
     /// Every migration and when it was applied (the default)
+    #[command(after_help = "Examples:\n  millpond migrate status")]
     Status,
 }
 

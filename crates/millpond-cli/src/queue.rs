@@ -20,7 +20,10 @@ pub(crate) enum Verb {
     /// Declare a queue, or change the settings that are named
     Add(Box<add::Args>),
     /// All queues with their counts
-    #[command(alias = "ls")]
+    #[command(
+        alias = "ls",
+        after_help = "Examples:\n  millpond queue list\n  millpond queue list -o csv > queues.csv"
+    )]
     List,
     /// One queue with its counts and settings
     Show(list::ShowArgs),

@@ -14,7 +14,7 @@ use crate::{Context, instant, open};
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Verb {
     /// Workers with what they listen to, newest heartbeat first
-    #[command(alias = "ls")]
+    #[command(alias = "ls", after_help = "Examples:\n  millpond worker list\n  millpond worker list -o json")]
     List,
 }
 

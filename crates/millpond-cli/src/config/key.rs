@@ -1,5 +1,6 @@
 //! The known keys, each with its default, its range, and what it is for.
 
+use std::fmt;
 use std::time::Duration;
 
 use millpond::text::parse_duration;
@@ -24,6 +25,17 @@ pub(super) enum Shape {
     Duration,
     /// A list of texts; in a variable or a file of its own, one to a line.
     Texts,
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Shape::Text => f.write_str("text"),
+            Shape::Number(least, most) => write!(f, "whole number from {least} to {most}"),
+            Shape::Duration => f.write_str("duration"),
+            Shape::Texts => f.write_str("list of texts; in a variable, one to a line"),
+        }
+    }
 }
 
 /// A setting.

@@ -10,6 +10,7 @@ use crate::{Context, open, output};
 
 /// Which queue.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  millpond queue show mail\n  millpond queue show mail -o json")]
 pub(crate) struct ShowArgs {
     /// The name of the queue
     name: String,
