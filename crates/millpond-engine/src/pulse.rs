@@ -89,7 +89,7 @@ impl PulseLoop {
         let queues: Vec<QueueId> = self.stations.iter().map(|station| station.queue.id).collect();
         let mut pulse = self.pond.store().pulse(queues.clone()).await?;
         if *declarations != Some(pulse.declarations) {
-            self.read_again(declarations.is_some()).await?;
+            self.read_again().await?;
             *declarations = Some(pulse.declarations);
         }
         if pulse.next_due.is_some_and(|due| due <= pulse.now) {
@@ -104,18 +104,17 @@ impl PulseLoop {
         Ok(next)
     }
 
-    /// Something was declared, changed or wished: the settings of the queues are read again, and if that is news the
-    /// worker renews at once, so that it hears what is wanted of it.
-    async fn read_again(&self, news: bool) -> Result<()> {
-        if news {
-            self.orders.news.notify_one();
-        }
+    /// Something was declared, changed or wished: the settings of the queues are read again, and the worker renews at
+    /// once, so that it hears what is wanted of it.
+    async fn read_again(&self) -> Result<()> {
         for station in &self.stations {
             if let Some(queue) = self.pond.store().queue(station.queue.name.clone()).await? {
                 station.tuning.set(queue.settings);
                 self.pond.refresh(queue);
             }
         }
+        // Also the first time: something may have come since the worker's first renewal.
+        self.orders.news.notify_one();
         Ok(())
     }
 

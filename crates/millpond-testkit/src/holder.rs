@@ -90,6 +90,11 @@ impl Holder {
         matches!(self.try_lease(&lanes, 1, true).await, Lease::Empty)
     }
 
+    /// Whether a pause holds the queue.
+    pub async fn finds_a_pause(&self) -> bool {
+        matches!(self.try_lease(&[Lane::Main], 1, true).await, Lease::Paused)
+    }
+
     /// Acknowledges the messages of a claim.
     pub async fn ack(&self, claim: &Claim) -> Settled {
         self.end(claim, &Ending::Returned(Verdict::Ack)).await

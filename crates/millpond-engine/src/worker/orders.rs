@@ -14,7 +14,7 @@ pub(crate) struct Orders {
     pub(crate) released: Notify,
     /// It shall stop, as on a first signal.
     pub(crate) stop: CancellationToken,
-    /// There is something new to hear: the worker renews at once, and so hears of it.
+    /// There is something new to hear or to say: the worker renews at once.
     pub(crate) news: Notify,
 }
 
@@ -25,6 +25,8 @@ impl Orders {
         if self.draining.swap(drain, Ordering::AcqRel) != drain {
             tracing::info!(drain, "an operator wants this worker to lease nothing more, or to go on");
             self.released.notify_one();
+            // The next heartbeat says so.
+            self.news.notify_one();
         }
         if wish == Some(Wish::Restart) && !self.stop.is_cancelled() {
             tracing::info!("an operator wants this worker to stop");

@@ -9,6 +9,7 @@ pub mod delivery;
 pub mod field_reports;
 pub mod lease;
 pub mod listeners;
+pub mod operations;
 pub mod publishing;
 pub mod retry;
 pub mod stop;
@@ -78,6 +79,21 @@ macro_rules! contract {
             }
             delay {
                 c049_a_delay_ends_on_time
+            }
+            operations {
+                a_paused_queue_begins_nothing_until_it_is_resumed
+                a_pause_ends_by_itself_and_the_other_still_holds
+                a_pause_survives_a_restart
+                a_cancelled_message_is_never_delivered
+                a_running_job_is_told_to_stop
+                a_job_that_acknowledges_after_a_cancel_is_done
+                a_cancelled_message_lives_again_by_a_redrive
+                what_waits_can_be_made_due
+                a_running_worker_follows_the_settings
+                a_changed_number_of_attempts_counts_at_once
+                a_purge_drops_what_waits_and_not_what_runs
+                a_worker_does_what_an_operator_wishes
+                every_change_is_a_line_of_the_audit
             }
             stop {
                 c054_a_handler_that_ends_in_time_is_acknowledged
