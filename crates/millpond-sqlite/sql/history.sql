@@ -14,8 +14,18 @@ where message_id = ?1 and kind in ('RETRY', 'DLQ', 'RECOVER') order by id desc l
 
 -- name: stat_add
 -- What is there is served by the primary key.
-insert into millpond_stat (queue_id, kind, minute, sent, leased, done, retried, dead, recovered)
-values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+insert into millpond_stat (queue_id, kind, minute, sent, leased, done, retried, dead, recovered, run)
+values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
 on conflict (queue_id, kind, minute) do update
 set sent = sent + excluded.sent, leased = leased + excluded.leased, done = done + excluded.done,
-    retried = retried + excluded.retried, dead = dead + excluded.dead, recovered = recovered + excluded.recovered;
+    retried = retried + excluded.retried, dead = dead + excluded.dead, recovered = recovered + excluded.recovered,
+    run = run + excluded.run;
+
+-- name: stat_add_quarter
+-- What is there is served by the primary key.
+insert into millpond_stat_quarter (queue_id, kind, quarter, sent, leased, done, retried, dead, recovered, run)
+values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+on conflict (queue_id, kind, quarter) do update
+set sent = sent + excluded.sent, leased = leased + excluded.leased, done = done + excluded.done,
+    retried = retried + excluded.retried, dead = dead + excluded.dead, recovered = recovered + excluded.recovered,
+    run = run + excluded.run;

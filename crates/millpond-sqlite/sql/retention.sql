@@ -85,10 +85,46 @@ delete from millpond_claim where (subscription_id, partition, to_offset) in (
 
 -- name: stat_old
 -- Reads the counters once: a day of minutes for each queue and kind.
-select queue_id, kind, minute, sent, leased, done, retried, dead, recovered from millpond_stat
+select queue_id, kind, minute, sent, leased, done, retried, dead, recovered, run from millpond_stat
 where minute > 0 and minute < :before
 limit :rows_max;
 
 -- name: stat_delete
 -- Served by the primary key.
 delete from millpond_stat where queue_id = ?1 and kind = ?2 and minute = ?3;
+
+-- name: quarter_delete
+-- Walks the counters by the quarter: 90 days of them for each queue and kind.
+delete from millpond_stat_quarter where (queue_id, kind, quarter) in (
+    select queue_id, kind, quarter from millpond_stat_quarter where quarter < :before limit :rows_max
+);
+
+-- name: audit_delete
+-- From the first line up; the last one stays, because the next is chained to it. Served by the primary key.
+delete from millpond_audit where number in (
+    select number from millpond_audit
+    where at < :before and number < (select max(number) from millpond_audit)
+    order by number limit :rows_max
+);
+
+-- name: dead_letter_delete
+-- One whose hook is to be called still is kept. Served by millpond_dead_letter_died.
+delete from millpond_dead_letter where id in (
+    select id from millpond_dead_letter where died_at < :before and hook != 'pending' order by died_at limit :rows_max
+);
+
+-- name: cancel_mark_delete
+-- Marks of messages that are in no claim and not beyond the cursor any more.
+-- Walks the marks, which are few; the rest is served by primary keys.
+delete from millpond_cancel where (subscription_id, partition, log_offset) in (
+    select x.subscription_id, x.partition, x.log_offset
+    from millpond_cancel x
+    where x.log_offset <= (select c.to_offset from millpond_claim c
+                           where c.subscription_id = x.subscription_id and c.partition = x.partition
+                           order by c.to_offset desc limit 1)
+          and not exists (select 1 from millpond_claim c
+                          where c.subscription_id = x.subscription_id and c.partition = x.partition
+                                and c.token is not null and c.from_offset <= x.log_offset
+                                and c.to_offset >= x.log_offset)
+    limit :rows_max
+);

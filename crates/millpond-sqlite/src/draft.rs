@@ -37,6 +37,8 @@ pub(crate) struct Counts {
     pub(crate) retried: i64,
     pub(crate) dead: i64,
     pub(crate) recovered: i64,
+    /// Run times together, in microseconds.
+    pub(crate) run: i64,
 }
 
 /// What is remembered. Partitions and subscriptions outlive the transaction: they never change once they are
@@ -208,13 +210,14 @@ impl Tx<'_> {
             sum.retried += counts.retried;
             sum.dead += counts.dead;
             sum.recovered += counts.recovered;
+            sum.run += counts.run;
         }
         let minute = self.now.as_micros() / 60_000_000;
         let mut add = self.conn.prepare_cached(sql("stat_add"))?;
         for ((queue, kind), sum) in sums {
-            let Counts { sent, leased, done, retried, dead, recovered } = sum;
+            let Counts { sent, leased, done, retried, dead, recovered, run } = sum;
             add.execute(rusqlite::params![
-                queue.0, kind, minute, sent, leased, done, retried, dead, recovered
+                queue.0, kind, minute, sent, leased, done, retried, dead, recovered, run
             ])?;
         }
         self.draft.counts.clear();

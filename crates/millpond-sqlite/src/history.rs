@@ -8,20 +8,20 @@ use millpond_core::view::{AuditLine, EventView, Find, Found, Tallies, Tally};
 
 use crate::audit::audit_page;
 use crate::connect::SqliteStore;
-use crate::inspect::not_yet;
 use crate::run_log::events;
+use crate::tallies::{run_times, tallies};
 
 impl History for SqliteStore {
     fn events(&self, find: Find) -> BoxFuture<'_, Result<Found<EventView>>> {
         self.ask("read the run log", move |conn, now| events(conn, now, &find))
     }
 
-    fn tallies(&self, _: Tallies) -> BoxFuture<'_, Result<Vec<Tally>>> {
-        not_yet("read counters")
+    fn tallies(&self, which: Tallies) -> BoxFuture<'_, Result<Vec<Tally>>> {
+        self.ask("read counters", move |conn, _| tallies(conn, &which))
     }
 
-    fn run_times(&self, _: String, _: usize) -> BoxFuture<'_, Result<Vec<Duration>>> {
-        not_yet("read run times")
+    fn run_times(&self, queue: String, runs_max: usize) -> BoxFuture<'_, Result<Vec<Duration>>> {
+        self.ask("read run times", move |conn, _| run_times(conn, &queue, runs_max))
     }
 
     fn audit(&self, before: Option<u64>, rows_max: usize) -> BoxFuture<'_, Result<Vec<AuditLine>>> {

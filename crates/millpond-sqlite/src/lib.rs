@@ -43,6 +43,7 @@ mod spots;
 mod sql;
 mod steer;
 mod take_over;
+mod tallies;
 mod turn;
 mod unit;
 mod wal;

@@ -29,6 +29,17 @@ const WORKER_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 /// How long counters are kept by the minute.
 const MINUTES_KEPT: i64 = 24 * 60;
 
+const MINUTES_OF_QUARTER: i64 = 15;
+
+/// How long counters are kept by the quarter of an hour.
+const QUARTERS_KEPT: i64 = 90 * 24 * 4;
+
+/// How long the audit is kept.
+const AUDIT_KEPT: Duration = Duration::from_secs(400 * 24 * 3600);
+
+/// How long a dead letter is kept.
+const DEAD_LETTERS_KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
+
 /// A partition of the log.
 struct Partition {
     id: i64,
@@ -57,6 +68,12 @@ impl Tx<'_> {
         let markers = named_params! { ":rows_max": rows_max };
         gone += self.conn.prepare_cached(sql("marker_delete"))?.execute(markers)? as u64;
         gone += self.fold_minutes(rows_max)?;
+        let quarter = self.now.as_micros() / 60_000_000 / MINUTES_OF_QUARTER;
+        let old = named_params! { ":before": quarter - QUARTERS_KEPT, ":rows_max": rows_max };
+        gone += self.conn.prepare_cached(sql("quarter_delete"))?.execute(old)? as u64;
+        gone += self.delete("audit_delete", self.now - AUDIT_KEPT, rows_max)?;
+        gone += self.delete("dead_letter_delete", self.now - DEAD_LETTERS_KEPT, rows_max)?;
+        gone += self.conn.prepare_cached(sql("cancel_mark_delete"))?.execute(markers)? as u64;
         Ok(gone)
     }
 
@@ -155,21 +172,25 @@ impl Tx<'_> {
         Ok(keys.len() as u64)
     }
 
-    /// Sums counters older than a day into minute 0.
+    /// Sums counters older than a day by the quarter of an hour, and into minute 0.
     fn fold_minutes(&self, rows_max: i64) -> Tried<u64> {
         let before = self.now.as_micros() / 60_000_000 - MINUTES_KEPT;
         let mut old = self.conn.prepare_cached(sql("stat_old"))?;
         let row = |row: &Row<'_>| {
-            let counts = [row.get(3)?, row.get(4)?, row.get(5)?, row.get(6)?, row.get(7)?, row.get(8)?];
+            let counts: [i64; 7] =
+                [row.get(3)?, row.get(4)?, row.get(5)?, row.get(6)?, row.get(7)?, row.get(8)?, row.get(9)?];
             Ok((row.get(0)?, row.get(1)?, row.get(2)?, counts))
         };
-        let rows: Vec<(i64, String, i64, [i64; 6])> = old
+        let rows: Vec<(i64, String, i64, [i64; 7])> = old
             .query_map(named_params! { ":before": before, ":rows_max": rows_max }, row)?
             .collect::<rusqlite::Result<_>>()?;
-        let mut add = self.conn.prepare_cached(sql("stat_add"))?;
+        let mut total = self.conn.prepare_cached(sql("stat_add"))?;
+        let mut quarter = self.conn.prepare_cached(sql("stat_add_quarter"))?;
         let mut delete = self.conn.prepare_cached(sql("stat_delete"))?;
-        for (queue, kind, minute, [sent, leased, done, retried, dead, recovered]) in &rows {
-            add.execute(params![queue, kind, 0, sent, leased, done, retried, dead, recovered])?;
+        for (queue, kind, minute, [sent, leased, done, retried, dead, recovered, run]) in &rows {
+            for (add, span) in [(&mut total, 0), (&mut quarter, minute / MINUTES_OF_QUARTER)] {
+                add.execute(params![queue, kind, span, sent, leased, done, retried, dead, recovered, run])?;
+            }
             delete.execute(params![queue, kind, minute])?;
         }
         Ok(rows.len() as u64)

@@ -16,7 +16,7 @@ use crate::sql::sql;
 use crate::writer::Tx;
 
 /// Bytes of one message in a claim's or history row's `runs`: its outcome, and its run time in microseconds.
-const RUN_BYTES: usize = 5;
+pub(crate) const RUN_BYTES: usize = 5;
 
 /// The outcome of a message that was acknowledged.
 pub(crate) const RUN_DONE: u8 = 1;
@@ -70,6 +70,7 @@ impl Tx<'_> {
                 continue;
             }
             let outcome = self.settle_item(part, &held, stored.worker.as_deref(), item)?;
+            self.count(part.queue, item.kind.as_deref(), |counts| counts.run += micros(item.run));
             if outcome == Outcome::DoneAnyway {
                 done_anyway.push(item.offset);
             }

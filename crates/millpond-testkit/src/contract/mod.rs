@@ -7,6 +7,7 @@
 pub mod delay;
 pub mod delivery;
 pub mod field_reports;
+pub mod history;
 pub mod lease;
 pub mod listeners;
 pub mod operations;
@@ -73,6 +74,9 @@ macro_rules! contract {
             publishing {
                 m1_racing_appenders_leave_no_gap
                 c041_two_relays_move_each_row_once
+            }
+            history {
+                the_run_log_adds_up
             }
             listeners {
                 c046_only_the_node_with_a_handler_is_called
