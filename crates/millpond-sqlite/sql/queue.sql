@@ -1,19 +1,22 @@
 -- name: queue_by_name
--- What was changed at run time comes along. Served by the unique name, and the primary key of the changes.
+-- What was changed at run time comes along, as far as it can be read. Served by the unique name, and the primary key of the changes.
 select id, name, settings, delivery,
-       (select json_group_object(setting, json(value)) from millpond_setting_change where queue_id = millpond_queue.id)
+       (select json_group_object(setting, json(value)) filter (where json_valid(value))
+        from millpond_setting_change where queue_id = millpond_queue.id)
 from millpond_queue where name = :name;
 
 -- name: queue_by_id
 -- Served by the primary key.
 select id, name, settings, delivery,
-       (select json_group_object(setting, json(value)) from millpond_setting_change where queue_id = millpond_queue.id)
+       (select json_group_object(setting, json(value)) filter (where json_valid(value))
+        from millpond_setting_change where queue_id = millpond_queue.id)
 from millpond_queue where id = :id;
 
 -- name: queue_list
 -- Walks the unique name, which is its order.
 select id, name, settings, delivery,
-       (select json_group_object(setting, json(value)) from millpond_setting_change where queue_id = millpond_queue.id)
+       (select json_group_object(setting, json(value)) filter (where json_valid(value))
+        from millpond_setting_change where queue_id = millpond_queue.id)
 from millpond_queue order by name;
 
 -- name: queue_add

@@ -21,7 +21,8 @@ impl Tx<'_> {
     /// Stores a declaration, or gives the stored one its settings.
     pub(crate) fn declare(&mut self, name: &str, settings: &QueueSettings) -> Tried<Queue> {
         let text = serde_json::to_string(settings).map_err(|error| internal("store a declaration", error))?;
-        let Some(Stored { mut queue, declared: before, delivery, changes }) = stored_queue(self.conn, name)? else {
+        let Some(Stored { mut queue, declared: before, delivery, changes }) = stored_queue(self.conn, name)?
+        else {
             self.raise_declarations()?;
             return self.add_queue(name, settings, &text);
         };
@@ -60,6 +61,13 @@ impl Tx<'_> {
         Ok(by_id.query_row(named_params! { ":id": id.0 }, queue_row)??.queue)
     }
 
+    /// The same, if it is there and this release can read it.
+    pub(crate) fn readable_queue(&self, id: QueueId) -> Tried<Option<Queue>> {
+        let mut by_id = self.conn.prepare_cached(sql("queue_by_id"))?;
+        let row = by_id.query_row(named_params! { ":id": id.0 }, queue_row).optional()?;
+        Ok(row.and_then(Tried::ok).map(|stored| stored.queue))
+    }
+
     /// How much of the run log is kept for a queue.
     pub(crate) fn history_level(&mut self, id: QueueId) -> Tried<HistoryLevel> {
         if let Some(level) = self.draft.history_levels.get(&id) {
@@ -86,11 +94,22 @@ pub(crate) fn stored_queue(conn: &Connection, name: &str) -> Tried<Option<Stored
     by_name.query_row(named_params! { ":name": name }, queue_row).optional()?.transpose()
 }
 
-/// All declared queues, by name.
+/// All declared queues, by name. One that this release cannot read takes no other along: it is left out, and says
+/// why when it is asked for by its name.
 pub(crate) fn stored_queues(conn: &Connection) -> Tried<Vec<Queue>> {
     let mut list = conn.prepare_cached(sql("queue_list"))?;
     let rows = list.query_map([], queue_row)?;
-    rows.map(|row| Ok(row??.queue)).collect()
+    let mut queues = Vec::new();
+    for row in rows {
+        match row? {
+            Ok(stored) => queues.push(stored.queue),
+            Err(fault) => {
+                let error = fault.into_error("list queues");
+                tracing::warn!(%error, cause = error.causes(), "a queue cannot be read, and is left out");
+            }
+        }
+    }
+    Ok(queues)
 }
 
 /// Declared settings with changes over them.
@@ -116,13 +135,29 @@ fn queue_row(row: &Row<'_>) -> rusqlite::Result<Tried<Stored>> {
     let (id, delivery) = (QueueId(row.get(0)?), row.get(3)?);
     let stored = || -> Result<Stored, Error> {
         let broken = |error| internal(&format!("read the settings of queue `{name}`"), error);
-        let declared: QueueSettings = serde_json::from_str(&declared).map_err(broken)?;
-        let changes = if changes == "{}" { Map::new() } else { serde_json::from_str(&changes).map_err(broken)? };
+        let declared = declared_settings(&declared).map_err(broken)?;
+        let changes = match changes.as_str() {
+            "{}" => Map::new(),
+            changes => known(serde_json::from_str(changes).map_err(broken)?),
+        };
         let settings = overlaid(&name, &declared, &changes)?;
         let queue = Queue { id, name: name.clone(), settings };
         Ok(Stored { queue, declared, delivery, changes })
     };
     Ok(stored().map_err(Into::into))
+}
+
+/// Settings as they were declared, by this release or a later one: what only that one knows is its own affair.
+fn declared_settings(text: &str) -> serde_json::Result<QueueSettings> {
+    serde_json::from_str(text).or_else(|_| serde_json::from_value(known(serde_json::from_str(text)?).into()))
+}
+
+/// The settings that this release knows.
+fn known(mut settings: Map<String, Value>) -> Map<String, Value> {
+    if let Ok(Value::Object(ours)) = serde_json::to_value(QueueSettings::DEFAULT) {
+        settings.retain(|name, _| ours.contains_key(name));
+    }
+    settings
 }
 
 fn internal(doing: &str, error: serde_json::Error) -> Error {

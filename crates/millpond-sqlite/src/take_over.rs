@@ -95,6 +95,8 @@ impl Tx<'_> {
         let (Some(part), until) = (self.place(partition)?, lease_end(self.now, request.lease)) else {
             return Ok(None);
         };
+        // Nobody can say what becomes of its messages: it is left to a node that can, and holds up no other claim.
+        let Some(queue) = self.readable_queue(part.queue)? else { return Ok(None) };
         let swapped = self.conn.prepare_cached(&swap_statement())?.execute(params![
             subscription,
             partition,
@@ -111,7 +113,7 @@ impl Tx<'_> {
         Ok(Some(TakenOver {
             held: ClaimRef { subscription, partition, to_offset: Offset(to_offset.unsigned_abs()), token },
             old_token: Token(claim.token),
-            queue: self.queue_of(part.queue)?,
+            queue,
             worker: claim.worker.clone(),
             in_hand,
             unsettled,

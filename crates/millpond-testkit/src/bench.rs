@@ -281,13 +281,22 @@ impl Bench {
     ///
     /// When the store refuses.
     pub async fn reclaim(&self) -> usize {
-        let taken = self.take_over().await;
+        self.reclaim_on(&self.first).await
+    }
+
+    /// The same, as another node.
+    ///
+    /// # Panics
+    ///
+    /// When the store refuses.
+    pub async fn reclaim_on(&self, node: &Node) -> usize {
+        let taken = self.take_over_on(node).await;
         for claim in &taken {
             let verdicts = verdicts(claim, self.clock.now());
-            let answers = self.first.store.settle(vec![verdicts]).await.expect("a settlement is answered");
+            let answers = node.store.settle(vec![verdicts]).await.expect("a settlement is answered");
             assert!(matches!(answers[..], [store::Settled::Applied { .. }]), "the claim was just taken over");
         }
-        self.relay().await;
+        node.store.relay(1_000).await.expect("the relay answers");
         taken.iter().map(|claim| claim.unsettled.len()).sum()
     }
 
