@@ -3,17 +3,24 @@
 //! machine.
 
 mod backlog;
+mod document;
 mod drain;
 mod floor;
 mod idle;
+mod machine;
 mod payload;
 mod pickup;
 mod report;
 mod send;
 mod usage;
 
+use std::path::Path;
+
 use clap::{Parser, Subcommand};
 use report::Report;
+
+/// Where the results are, from the root of the repository.
+const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/benchmarks.md");
 
 /// Measures a store against its own floors.
 #[derive(Parser)]
@@ -35,6 +42,9 @@ enum Command {
         /// Only these parts: send, single, drain, pickup, idle, backlog.
         #[arg(long, value_delimiter = ',')]
         only: Vec<String>,
+        /// Writes the part of this store in docs/benchmarks.md. Only a whole run is written.
+        #[arg(long, conflicts_with = "only")]
+        write: bool,
     },
     /// A worker process for the measurements between processes.
     #[command(hide = true)]
@@ -50,8 +60,12 @@ fn main() -> millpond::Result<()> {
     let runtime = runtime.map_err(|error| failed("start a runtime", error))?;
     match Args::parse().command {
         Command::Worker { url } => runtime.block_on(pickup::worker(&url)),
-        Command::Sqlite { json, rounds, only } => {
+        Command::Sqlite { json, rounds, only, write } => {
             let report = runtime.block_on(sqlite(rounds, &only))?;
+            if write {
+                let command = format!("cargo xtask bench sqlite --rounds {rounds} --write");
+                document::write(Path::new(DOCUMENT), "SQLite", &report, &command)?;
+            }
             report.print(json);
             Ok(())
         }

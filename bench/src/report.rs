@@ -4,8 +4,15 @@ use serde_json::{Map, Value, json};
 
 /// Named figures, in the order in which they were measured.
 pub(crate) struct Report {
-    figures: Vec<(String, f64, Option<Goal>)>,
+    figures: Vec<Figure>,
     rounds: usize,
+}
+
+/// One measured figure.
+pub(crate) struct Figure {
+    pub(crate) name: String,
+    pub(crate) value: f64,
+    pub(crate) goal: Option<Goal>,
 }
 
 /// What a figure should be.
@@ -32,25 +39,45 @@ impl Report {
 
     fn put(&mut self, name: &str, value: f64, goal: Option<Goal>) {
         eprintln!("{name:32} {value:>14.3}{}", shown(value, goal));
-        self.figures.push((name.to_owned(), value, goal));
+        self.figures.push(Figure { name: name.to_owned(), value, goal });
     }
 
     /// Prints the report; with `json`, as one object in the last line.
     pub(crate) fn print(&self, json: bool) {
         if !json {
-            for (name, value, goal) in &self.figures {
+            for Figure { name, value, goal } in &self.figures {
                 println!("{name:32} {value:>14.3}{}", shown(*value, *goal));
             }
             return;
         }
+        println!("{}", self.json());
+    }
+
+    /// Everything that was measured.
+    pub(crate) fn figures(&self) -> &[Figure] {
+        &self.figures
+    }
+
+    /// Rounds of each comparison.
+    pub(crate) const fn rounds(&self) -> usize {
+        self.rounds
+    }
+
+    /// The version of the database.
+    pub(crate) fn server(&self) -> &'static str {
+        millpond::sqlite::rusqlite::version()
+    }
+
+    /// Everything as one object, to three digits.
+    pub(crate) fn json(&self) -> Value {
         let mut object = Map::new();
-        for (name, value, _) in &self.figures {
+        for Figure { name, value, .. } in &self.figures {
             object.insert(name.clone(), json!((value * 1_000.0).round() / 1_000.0));
         }
         object.insert("rounds".into(), json!(self.rounds));
-        object.insert("sqlite".into(), json!(millpond::sqlite::rusqlite::version()));
+        object.insert("sqlite".into(), json!(self.server()));
         object.insert("cores".into(), json!(std::thread::available_parallelism().map_or(0, usize::from)));
-        println!("{}", Value::Object(object));
+        Value::Object(object)
     }
 }
 

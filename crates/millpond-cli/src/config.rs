@@ -122,6 +122,17 @@ impl Config {
         self.text("store")
     }
 
+    /// The flags by which another command meets the same store: none where it would anyway.
+    pub(crate) fn same_store(&self) -> String {
+        match self.said("store").last().map(|value| (&value.origin, &value.text)) {
+            Some((Origin::Flag(flag), url)) => format!(" {flag} {}", quoted(url)),
+            Some((Origin::File(path, _), _)) if !PLACES.iter().any(|place| Path::new(place) == path) => {
+                format!(" --config {}", quoted(&path.display().to_string()))
+            }
+            _ => String::new(),
+        }
+    }
+
     /// A number.
     pub(crate) fn count(&self, key: &str) -> Option<usize> {
         self.text(key).parse().ok()
@@ -135,10 +146,17 @@ impl Config {
     /// The secrets that are masked in texts: those that were named, and the password in the URL of the store.
     pub(crate) fn literals(&self) -> Vec<String> {
         let named = self.text("redact.literals").lines().map(str::to_owned);
-        named.chain(password(self.store())).collect()
+        let webhook = Some(self.text("notify.webhook.secret")).filter(|text| !text.is_empty()).map(str::to_owned);
+        named.chain(password(self.store())).chain(webhook).collect()
     }
 
-    fn text(&self, key: &str) -> &str {
+    /// The texts of a list.
+    pub(crate) fn texts(&self, key: &str) -> impl Iterator<Item = &str> {
+        self.text(key).lines()
+    }
+
+    /// A text; empty where nobody said any.
+    pub(crate) fn text(&self, key: &str) -> &str {
         self.said(key).last().map_or("", |value| &value.text)
     }
 
@@ -163,6 +181,15 @@ fn password(url: &str) -> Option<String> {
     let authority = url.split_once("://")?.1.split(['/', '?']).next()?;
     let (_, password) = authority.rsplit_once('@')?.0.split_once(':')?;
     (key::LITERAL_BYTES_MIN <= password.len()).then(|| password.to_owned())
+}
+
+/// A word as a shell reads it.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "_-./:=@%+,".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 /// A setting as the reference describes it.

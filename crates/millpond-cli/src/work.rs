@@ -23,6 +23,7 @@ use serde::Serialize;
 use crate::args::duration;
 use crate::exit::{Done, Exit, Failure};
 use crate::{Context, colour, open};
+use crate::notify::Notices;
 use guard::Guard;
 pub(crate) use guard::{GuardArgs, guard};
 use printer::Printer;
@@ -151,16 +152,21 @@ pub(crate) async fn run(args: Args, context: &Context) -> Done {
     let worker = worker(&args, &pond, context).state(desk).handle_any(&queue, handle);
     let worker = worker.cancel_grace(grace + HEARD_WITHIN);
     tracing::info!(queue = queue.name(), "working; SIGTERM or Ctrl-C ends it");
+    let notices = Notices::of(&context.config)?;
+    let worker = notices.delivered_by(worker, &pond).await?;
+    let watch = notices.watch(&pond);
     let ends = async {
         tokio::select! {
             () = stop.first() => {}
             () = drain::empty(&pond, queue.name()), if args.drain => {}
         }
     };
-    let stopped = tokio::select! {
-        stopped = worker.run_until_stopped(ends, stop.second()) => stopped?,
-        () = stop.third() => abandon(&guard, context),
+    let ran = tokio::select! {
+        ran = worker.run_until_stopped(ends, stop.second()) => ran,
+        () = stop.third() => Ok(abandon(&guard, context)),
     };
+    watch.end().await;
+    let stopped = ran?;
     printed.wait().await;
     let done = say(&pond, &queue, &tally, stopped, context).await;
     pond.close().await;

@@ -4,12 +4,16 @@ use std::fmt;
 use std::time::Duration;
 
 use millpond::text::parse_duration;
+use millpond_webhook::{Guard, Secret};
 
 /// The range of `concurrency`, as the worker has it.
 const CONCURRENCY: std::ops::RangeInclusive<usize> = 1..=256;
 
 /// The shortest lease.
 const LEASE_MIN: Duration = Duration::from_secs(2);
+
+/// Where notices can go.
+const CHANNELS: [&str; 2] = ["log", "webhook"];
 
 /// A literal of fewer bytes would be masked in the middle of common words.
 pub(super) const LITERAL_BYTES_MIN: usize = 4;
@@ -86,6 +90,35 @@ pub(super) const KEYS: &[Key] = &[
         )
     },
     key(
+        "notify.channels",
+        Shape::Texts,
+        "log",
+        channels,
+        "Where `work` tells of dead letters and of workers in trouble: `log`, `webhook`, or nowhere.",
+    ),
+    Key {
+        // Its query may hold a secret.
+        is_secret: true,
+        ..key("notify.webhook.url", Shape::Text, "", any, "The URL that the channel `webhook` posts to.")
+    },
+    Key {
+        is_secret: true,
+        ..key(
+            "notify.webhook.secret",
+            Shape::Text,
+            "",
+            secret,
+            "What signs those requests, after the Standard Webhooks: base64 of 24 to 64 bytes, `whsec_` before it or not.",
+        )
+    },
+    key(
+        "outbound.allow",
+        Shape::Texts,
+        "",
+        allow,
+        "Hosts, addresses, networks and `:ports` that may be reached beside the public internet on ports 80 and 443.",
+    ),
+    key(
         "worker.concurrency",
         Shape::Number(*CONCURRENCY.start(), *CONCURRENCY.end()),
         "10",
@@ -135,6 +168,25 @@ fn some_text(text: &str) -> Result<(), String> {
     } else {
         Ok(())
     }
+}
+
+fn any(_: &str) -> Result<(), String> {
+    Ok(())
+}
+
+fn channels(text: &str) -> Result<(), String> {
+    match text.lines().find(|channel| !CHANNELS.contains(channel)) {
+        Some(other) => Err(format!("there is no channel `{other}`; known are {}", CHANNELS.join(", "))),
+        None => Ok(()),
+    }
+}
+
+fn secret(text: &str) -> Result<(), String> {
+    if text.is_empty() { Ok(()) } else { Secret::read(text).map(drop).map_err(|why| why.to_string()) }
+}
+
+fn allow(text: &str) -> Result<(), String> {
+    text.lines().try_fold(Guard::default(), Guard::allow).map(drop)
 }
 
 fn concurrency(text: &str) -> Result<(), String> {

@@ -44,6 +44,9 @@ fn value(key: &Key) -> Value {
         (Shape::Number(..), text) => {
             more.insert("default".into(), text.parse::<u64>().unwrap_or_default().into());
         }
+        (Shape::Texts, texts) => {
+            more.insert("default".into(), texts.lines().collect());
+        }
         (_, text) => {
             more.insert("default".into(), text.into());
         }
