@@ -246,7 +246,8 @@ pub struct Pulse {
     pub heads: Vec<Head>,
     /// When the next outbox row is due.
     pub next_due: Option<Timestamp>,
-    /// Changes whenever a declaration, a setting or a pause does: then what a node remembers of its queues is old.
+    /// Changes whenever a declaration, a setting or a pause does, and when a worker or a job is wished something: then
+    /// what a node remembers of its queues is old, and its worker should renew.
     pub declarations: u64,
 }
 
@@ -468,6 +469,10 @@ pub trait Operate: Send + Sync {
     fn resume(&self, scope: Scope, act: Act) -> BoxFuture<'_, Result<Vec<Pause>>>;
 
     /// Cancels messages: what waits becomes a dead letter with the reason `cancelled`; what runs is told to stop.
+    ///
+    /// # Errors
+    ///
+    /// `batch-too-large`, here and below: a call takes at most 1,000 ids, and 500 to redrive.
     fn cancel(&self, ids: Vec<MessageId>, act: Act) -> BoxFuture<'_, Result<Vec<Changed>>>;
 
     /// Makes waiting messages due now; their attempts stay as they are.
@@ -479,7 +484,8 @@ pub trait Operate: Send + Sync {
     /// Deletes dead letters for good.
     fn remove_dead_letters(&self, ids: Vec<MessageId>, act: Act) -> BoxFuture<'_, Result<Vec<Changed>>>;
 
-    /// Drops what waits in a queue, ready or not due, at most `rows_max` messages; what is leased is left alone.
+    /// Drops what waits in a queue, ready or not due, at most `rows_max` messages and never more than 10,000; what is
+    /// leased is left alone.
     fn purge(&self, queue: String, rows_max: usize, act: Act) -> BoxFuture<'_, Result<Purged>>;
 
     /// Wishes something of a worker, or of all that live; `None` takes a wish back. Answers how many workers it

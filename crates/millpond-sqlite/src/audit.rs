@@ -40,7 +40,8 @@ impl Tx<'_> {
 }
 
 /// Lines with a number below `before`, newest first. What proves them is followed from the oldest of them to the
-/// newest, so one that was changed or taken out breaks all that come after it.
+/// newest, so one that was changed or taken out breaks all that come after it. Behind retention the chain begins with
+/// the first line that is kept, which nothing proves then.
 pub(crate) fn audit_page(conn: &Connection, before: Option<u64>, rows_max: usize) -> Tried<Vec<AuditLine>> {
     let mut list = conn.prepare_cached(sql("audit_page"))?;
     let rows = list.query_map(params![before, rows_max.saturating_add(1) as i64], stored)?;
@@ -57,10 +58,16 @@ pub(crate) fn audit_page(conn: &Connection, before: Option<u64>, rows_max: usize
 
 /// Whether a line is as it was written, right behind the one before.
 fn follows(row: &Stored, before: Option<&Stored>) -> bool {
+    let number = row.line.number;
+    let Some(before) = before else { return number != 1 || proves(row, &[]) };
+    number == before.line.number + 1 && proves(row, &before.hash)
+}
+
+/// Whether the hash of a line is made of the line and of the hash before.
+fn proves(row: &Stored, before: &[u8]) -> bool {
     let AuditLine { number, at, count, .. } = row.line;
-    let (expected, hash) = before.map_or((1, &[][..]), |before| (before.line.number + 1, &before.hash[..]));
     let AuditLine { actor, verb, object, reason, .. } = row.line.clone();
-    number == expected && link(hash, number, at, count, &Act { actor, verb, object, reason })[..] == row.hash
+    link(before, number, at, count, &Act { actor, verb, object, reason })[..] == row.hash
 }
 
 fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {

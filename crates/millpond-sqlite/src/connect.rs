@@ -27,7 +27,7 @@ const SQLITE_VERSION_MIN: i32 = 3_051_003;
 const CHECKPOINT_PAGES: u32 = 4_000;
 
 /// Statements kept prepared by a connection.
-const STATEMENTS_MAX: usize = 64;
+const STATEMENTS_MAX: usize = 128;
 
 /// How a store is opened.
 #[derive(Clone)]
