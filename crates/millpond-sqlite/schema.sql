@@ -210,7 +210,7 @@ CREATE INDEX millpond_outbox_ready on millpond_outbox (ready_at);
 
 CREATE INDEX millpond_outbox_sent on millpond_outbox (queue_id, sent_at, message_id);
 
-CREATE INDEX millpond_outbox_state on millpond_outbox (queue_id, reason, attempt, ready_at);
+CREATE INDEX millpond_outbox_state on millpond_outbox (queue_id, ready_at, reason, attempt);
 
 CREATE TABLE millpond_pause (
     queue_id  integer primary key,

@@ -117,7 +117,7 @@ create index millpond_dead_letter_open on millpond_dead_letter (queue_id) where 
 create index millpond_dead_letter_redriven on millpond_dead_letter (redriven_as) where redriven_as is not null;
 
 -- For counts and lists: nothing reads a body to know where a message is.
-create index millpond_outbox_state on millpond_outbox (queue_id, reason, attempt, ready_at);
+create index millpond_outbox_state on millpond_outbox (queue_id, ready_at, reason, attempt);
 create index millpond_outbox_sent on millpond_outbox (queue_id, sent_at, message_id);
 create index millpond_log_sent on millpond_log (partition, sent_at, message_id) where via_outbox = 1;
 

@@ -31,12 +31,13 @@ join millpond_log_partition p on p.id = c.partition
 where c.token is not null;
 
 -- name: inspect_outbox
--- What waits, in the groups that decide a state. Reads the outbox once.
-select queue_id, reason, attempt > 0, count(*) from millpond_outbox group by 1, 2, 3;
+-- What waits, in the groups that decide a state. Walks millpond_outbox_state, which has all it needs: no body is read.
+select queue_id, reason, attempt > 0, count(*) from millpond_outbox indexed by millpond_outbox_state group by 1, 2, 3;
 
 -- name: inspect_dead
--- Those that were redriven live on under another id. Walks millpond_dead_letter_queue.
-select queue_id, count(*) from millpond_dead_letter where redriven_as is null group by 1;
+-- Those that were redriven live on under another id. Walks millpond_dead_letter_open.
+select queue_id, count(*) from millpond_dead_letter indexed by millpond_dead_letter_open
+where redriven_as is null group by 1;
 
 -- name: inspect_stat
 -- Walks the counters: at most a day of minutes for each queue and kind, and one row of all that is older.

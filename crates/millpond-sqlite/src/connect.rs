@@ -13,6 +13,7 @@ use rusqlite::{Connection, OpenFlags};
 use crate::clock::SystemClock;
 use crate::draft::Draft;
 use crate::error::Tried;
+use crate::info::FileOf;
 use crate::lane::{Lane, Probe};
 use crate::location::{Location, Synchronous, refuse_network};
 use crate::reserve::Reserve;
@@ -55,6 +56,8 @@ pub struct SqliteStore {
     /// For lists, which may take a while; the pulse never waits behind one.
     asker: Option<Asker>,
     pub(crate) probe: Probe,
+    /// `None` in memory.
+    pub(crate) file: Option<FileOf>,
     capabilities: Capabilities,
 }
 
@@ -91,7 +94,7 @@ impl SqliteStore {
         migrate::up(&conn, options.clock.micros())?;
         let writer = Writer::start(conn, options.clock, None, Draft::default())?;
         let capabilities = capabilities::MEMORY;
-        Ok(Self { writer, renewal: None, reader: None, asker: None, probe: Probe::none(), capabilities })
+        Ok(Self { writer, renewal: None, reader: None, asker: None, probe: Probe::none(), file: None, capabilities })
     }
 
     fn open_file(path: &Path, synchronous: Synchronous, options: Options) -> Result<Self> {
@@ -127,6 +130,7 @@ impl SqliteStore {
             asker: Some(Asker { path: path.to_owned(), clock: clock.clone(), lane: Mutex::default() }),
             reader: Some(Lane::start("millpond-reader", reading, clock)?),
             probe: Probe::start(probing)?,
+            file: Some(FileOf { path: path.to_owned(), synchronous }),
             capabilities: capabilities::FILE,
         })
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use millpond_core::error::{Code, Error, Result};
+use millpond_core::error::Result;
 use millpond_core::message::MessageId;
 use millpond_core::query::Query;
 use millpond_core::reason::OutboxReason;
@@ -24,7 +24,9 @@ use crate::log::pulse;
 use crate::messages::messages;
 use crate::pause::{holding, pauses};
 use crate::queues::stored_queues;
+use crate::info::info;
 use crate::sql::sql;
+use crate::waiting::{outbox, summary};
 
 impl Inspect for SqliteStore {
     fn queues(&self) -> BoxFuture<'_, Result<Vec<QueueView>>> {
@@ -47,16 +49,17 @@ impl Inspect for SqliteStore {
         self.ask("group dead letters", move |conn, now| groups(conn, now, &query, by))
     }
 
-    fn outbox(&self, _: Find) -> BoxFuture<'_, Result<Found<OutboxRow>>> {
-        not_yet("list the outbox")
+    fn outbox(&self, find: Find) -> BoxFuture<'_, Result<Found<OutboxRow>>> {
+        self.ask("list the outbox", move |conn, now| outbox(conn, now, &find))
     }
 
     fn outbox_summary(&self) -> BoxFuture<'_, Result<Vec<OutboxSummary>>> {
-        not_yet("sum the outbox up")
+        self.ask("sum the outbox up", summary)
     }
 
     fn info(&self) -> BoxFuture<'_, Result<StoreInfo>> {
-        not_yet("look at the store")
+        let file = self.file.clone();
+        self.ask("look at the store", move |conn, now| info(conn, now, file.as_ref()))
     }
 
     fn workers(&self) -> BoxFuture<'_, Result<Vec<WorkerView>>> {
@@ -162,10 +165,6 @@ fn change(views: &mut HashMap<QueueId, QueueView>, queue: QueueId, change: impl 
     if let Some(view) = views.get_mut(&queue) {
         change(view);
     }
-}
-
-pub(crate) fn not_yet<T: Send + 'static>(doing: &'static str) -> BoxFuture<'static, Result<T>> {
-    Box::pin(async move { Err(Error::new(Code::UnsupportedStore, doing)) })
 }
 
 fn worker_view(row: &Row<'_>) -> rusqlite::Result<WorkerView> {

@@ -17,6 +17,7 @@ mod draft;
 mod error;
 mod find;
 mod history;
+mod info;
 mod inspect;
 mod lane;
 mod lease;
@@ -46,6 +47,7 @@ mod take_over;
 mod tallies;
 mod turn;
 mod unit;
+mod waiting;
 mod wal;
 mod writer;
 

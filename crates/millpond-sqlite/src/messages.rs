@@ -95,9 +95,8 @@ impl Search<'_> {
         let wanted = self.queues.wanted(query);
         let parts = Parts::read(self.conn, &wanted)?;
         let mut walk = Walk::new(self.conn, &wanted, &parts, places(query), from, earliest)?;
-        let past = query.asks(|field| {
-            matches!(field, Field::Error | Field::Worker | Field::Run | Field::Anything)
-        });
+        let past =
+            query.asks(|field| matches!(field, Field::Error | Field::Worker | Field::Run | Field::Anything));
         let (bodies, headers) = (asks_bodies(query), asks_headers(query));
         while let Some(spot) = walk.next()? {
             if !gather.look() {
@@ -111,11 +110,8 @@ impl Search<'_> {
             if past {
                 self.add_past(&mut row, &spot)?;
             }
-            let content = if bodies || headers {
-                spot.content(self.conn, &parts, bodies)?
-            } else {
-                Content::default()
-            };
+            let content =
+                if bodies || headers { spot.content(self.conn, &parts, bodies)? } else { Content::default() };
             let mut listed = Listed { row, content, now: self.now };
             if !query.matches(&listed) {
                 gather.pass(mark);

@@ -195,8 +195,7 @@ pub(crate) fn events(conn: &Connection, now: Timestamp, find: &Find) -> Tried<Fo
     let mut merge = Merge::new(conn, now, &find.query, gather.from(), resumed)?;
     while let Some(entry) = merge.next(&mut gather)? {
         let mark = entry.mark;
-        let matches =
-            find.query.matches(&Asked { entry: &entry, more: OnceCell::new(), conn, now });
+        let matches = find.query.matches(&Asked { entry: &entry, more: OnceCell::new(), conn, now });
         if !matches {
             gather.pass(mark);
         } else if !gather.take(mark, || Ok(entry.view))? {
@@ -403,7 +402,9 @@ impl<'a> Merge<'a> {
                     return Ok(None);
                 }
             }
-            At::Outbox { retry_of: Some(_), .. } | At::DeadLetter { retry_of: Some(_), .. } => return Ok(None),
+            At::Outbox { retry_of: Some(_), .. } | At::DeadLetter { retry_of: Some(_), .. } => {
+                return Ok(None);
+            }
             At::Outbox { reason, .. } => {
                 use OutboxReason::{Delay, Handoff, Tx};
                 if matches!(OutboxReason::parse(reason), Some(Tx | Delay | Handoff)) {

@@ -380,8 +380,20 @@ struct Source {
 }
 
 enum Of {
-    Indexed { which: Indexed, next: Mark },
-    Offsets { part: usize, partition: i64, queue: i64, class: u8, segments: Vec<(i64, i64)>, direct_only: bool, heap: BinaryHeap<ByMark>, unread: i64 },
+    Indexed {
+        which: Indexed,
+        next: Mark,
+    },
+    Offsets {
+        part: usize,
+        partition: i64,
+        queue: i64,
+        class: u8,
+        segments: Vec<(i64, i64)>,
+        direct_only: bool,
+        heap: BinaryHeap<ByMark>,
+        unread: i64,
+    },
 }
 
 /// Places with an index by the time of sending: of a queue, or of a part of the log.

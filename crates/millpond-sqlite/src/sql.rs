@@ -17,6 +17,7 @@ const FILES: &[&str] = &[
     include_str!("../sql/spots.sql"),
     include_str!("../sql/run_log.sql"),
     include_str!("../sql/tally.sql"),
+    include_str!("../sql/info.sql"),
     include_str!("../sql/retention.sql"),
     include_str!("../sql/operate.sql"),
 ];
