@@ -197,6 +197,12 @@ impl Fixture {
         assert_eq!(self.settle(claim, &ends).await, Settled::Applied { done_anyway: Vec::new() });
     }
 
+    /// Every message of the claim failed, whatever is known of it.
+    async fn end_all_anyway(&self, claim: &Claim) {
+        let ends: Vec<_> = claim.messages.iter().map(|message| (message.offset, failed())).collect();
+        assert!(matches!(self.settle(claim, &ends).await, Settled::Applied { .. }));
+    }
+
     async fn cancel(&self, ids: &[MessageId]) -> Vec<Changed> {
         let act = Act { reason: Some("a mistake".to_owned()), ..act("message cancel") };
         self.store.cancel(ids.to_vec(), act).await.unwrap()
@@ -406,6 +412,42 @@ async fn a_message_that_was_to_stop_is_cancelled_when_its_worker_dies() {
     let claim = Claim { held: taken.held, messages: taken.unsettled, leased_at: Timestamp::from_secs(0) };
     store.end_all(&claim, failed()).await;
     assert_eq!(store.look(ids[0]).await.state, State::Cancelled);
+}
+
+#[tokio::test]
+async fn a_suspect_that_is_cancelled_is_passed_and_its_company_goes_on() {
+    let store = fixture().await;
+    let ids = store.send(3).await;
+    let claim = store.lease(3).await;
+    let suspect = Settlement::Again {
+        due: Due::In(Duration::ZERO),
+        attempt: 0,
+        releases: 1,
+        suspect: 8,
+        back: Back::Reclaimed,
+    };
+    store.end_all(&claim, suspect).await;
+    assert_eq!(store.cancel(&ids[..1]).await, [Changed::Done], "it waits in the outbox");
+    store.store.relay(10).await.unwrap();
+    assert_eq!(store.cancel(&ids[1..2]).await, [Changed::Done], "it waits in the suspect lane");
+    assert_eq!(store.leased_ids(9).await, ids[2..]);
+    assert_eq!(store.four().await, (0, 1, 2, 0));
+}
+
+#[tokio::test]
+async fn a_committed_effect_is_not_cancelled() {
+    use millpond_core::store::Begun;
+    let store = fixture().await;
+    let ids = store.send(2).await;
+    let claim = store.lease(2).await;
+    let Begun::Open(tx) = store.store.begin(claim.held, claim.messages[0].offset, LEASE).await.unwrap() else {
+        panic!("nothing was committed yet");
+    };
+    tx.commit().await.unwrap();
+    assert_eq!(store.cancel(&ids).await, [Changed::AlreadySettled, Changed::Asked]);
+    store.end_all_anyway(&claim).await;
+    assert_eq!(store.look(ids[0]).await.state, State::Done);
+    assert_eq!(store.look(ids[1]).await.state, State::Cancelled);
 }
 
 #[tokio::test]
