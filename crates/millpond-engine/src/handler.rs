@@ -116,12 +116,7 @@ fn retry(text: String, class: &str) -> Outcome {
 
 fn refuse(text: String, class: &str) -> Outcome {
     let class = Some(class.into());
-    Outcome {
-        verdict: Verdict::DeadLetter { reason: text.clone() },
-        error: Some(text),
-        failed: false,
-        class,
-    }
+    Outcome { verdict: Verdict::DeadLetter { reason: text.clone() }, error: Some(text), failed: false, class }
 }
 
 /// The class of an error: the last part of its type's name, without what the type is of.

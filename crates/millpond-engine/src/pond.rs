@@ -231,8 +231,7 @@ impl Pond {
             [id] => id.to_string(),
             _ => format!("{} messages", ids.len()),
         };
-        let act =
-            Act { actor: BY_CODE.to_owned(), verb: "message cancel".to_owned(), object, reason: None };
+        let act = Act { actor: BY_CODE.to_owned(), verb: "message cancel".to_owned(), object, reason: None };
         self.changed(self.store().cancel(ids, act).await)
     }
 

@@ -189,9 +189,8 @@ impl Tx<'_> {
 
     /// The dead letter that a message became.
     pub(crate) fn dead(&self, id: MessageId) -> Tried<Option<Dead>> {
-        let row = |row: &Row<'_>| {
-            Ok(Dead { redriven_as: row.get::<_, Option<uuid::Uuid>>(3)?.map(MessageId) })
-        };
+        let row =
+            |row: &Row<'_>| Ok(Dead { redriven_as: row.get::<_, Option<uuid::Uuid>>(3)?.map(MessageId) });
         let mut look = self.conn.prepare_cached(sql("dead_letter_look"))?;
         Ok(look.query_row([id.0], row).optional()?)
     }

@@ -94,7 +94,15 @@ impl SqliteStore {
         migrate::up(&conn, options.clock.micros())?;
         let writer = Writer::start(conn, options.clock, None, Draft::default())?;
         let capabilities = capabilities::MEMORY;
-        Ok(Self { writer, renewal: None, reader: None, asker: None, probe: Probe::none(), file: None, capabilities })
+        Ok(Self {
+            writer,
+            renewal: None,
+            reader: None,
+            asker: None,
+            probe: Probe::none(),
+            file: None,
+            capabilities,
+        })
     }
 
     fn open_file(path: &Path, synchronous: Synchronous, options: Options) -> Result<Self> {

@@ -286,10 +286,7 @@ fn record_run(run: &mut [u8], outcome: Outcome, item: &SettleItem) {
 }
 
 /// The done set and the runs of a claim over `count` messages of which those at `places` are cancelled.
-pub(crate) fn cancelled_progress(
-    count: usize,
-    places: impl Iterator<Item = usize>,
-) -> (Vec<u8>, Vec<u8>) {
+pub(crate) fn cancelled_progress(count: usize, places: impl Iterator<Item = usize>) -> (Vec<u8>, Vec<u8>) {
     let (mut done, mut runs) = (vec![0; count.div_ceil(8)], vec![0; count * RUN_BYTES]);
     for place in places {
         done[place / 8] |= 1 << (place % 8);

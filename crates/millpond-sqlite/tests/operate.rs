@@ -251,7 +251,11 @@ async fn a_pause_holds_everywhere_until_it_is_resumed() {
     assert_eq!((own.len(), all.len()), (1, 1));
     assert_ne!(store.declarations().await, before);
     assert!(matches!(store.try_lease("w", 1).await, Lease::Paused));
-    assert_eq!((store.heads().await, store.counts().await.ready), (0, 2), "it is not looked for, and counted");
+    assert_eq!(
+        (store.heads().await, store.counts().await.ready),
+        (0, 2),
+        "it is not looked for, and counted"
+    );
     let holders: Vec<Scope> = store.counts().await.paused_by.into_iter().map(|pause| pause.scope).collect();
     assert_eq!(holders, [Scope::Global, mail()]);
 
@@ -286,7 +290,8 @@ async fn a_pause_with_an_end_is_over_by_itself_and_can_be_moved() {
 #[tokio::test]
 async fn a_pause_of_a_queue_that_is_not_there_is_refused_and_leaves_no_line() {
     let store = fixture().await;
-    let error = store.store.pause(Scope::Queue("male".to_owned()), None, act("queue pause")).await.unwrap_err();
+    let error =
+        store.store.pause(Scope::Queue("male".to_owned()), None, act("queue pause")).await.unwrap_err();
     assert_eq!(error.code(), Code::UnknownQueue);
     assert!(store.store.audit(None, 10).await.unwrap().is_empty());
 }
@@ -310,7 +315,8 @@ async fn a_cancelled_message_that_is_ready_is_dead_at_once_and_never_delivered()
     assert_eq!(store.four().await, (0, 0, 2, 3));
     assert_eq!(store.ask("select count(*) from millpond_cancel"), 0);
     assert_eq!(store.ask("select sum(leased) from millpond_stat"), 3);
-    let starts = |view: MessageView| view.events.iter().filter(|event| event.kind.as_str() == "START").count();
+    let starts =
+        |view: MessageView| view.events.iter().filter(|event| event.kind.as_str() == "START").count();
     assert_eq!((starts(store.look(ids[1]).await), starts(store.look(ids[2]).await)), (0, 1));
 }
 
@@ -346,12 +352,8 @@ async fn a_cancelled_claim_that_is_lost_gives_back_only_the_others() {
     store.cancel(&[ids[1]]).await;
     store.lease(3).await;
     store.pass(LEASE + Duration::from_secs(1));
-    let request = TakeOver {
-        worker: None,
-        lease: LEASE,
-        in_touch_since: Timestamp::from_secs(0),
-        claims_max: 10,
-    };
+    let request =
+        TakeOver { worker: None, lease: LEASE, in_touch_since: Timestamp::from_secs(0), claims_max: 10 };
     let taken = store.store.take_over(request).await.unwrap().remove(0);
     let unsettled: Vec<MessageId> = taken.unsettled.iter().map(|message| message.id).collect();
     assert_eq!((unsettled, taken.in_hand), (vec![ids[0], ids[2]], 2));
@@ -378,7 +380,8 @@ async fn what_runs_is_asked_to_stop_and_an_acknowledgement_stands() {
     let claim = store.lease(4).await;
     assert_eq!(store.cancel(&ids[..3]).await, [Changed::Asked; 3]);
     assert_ne!(store.declarations().await, before, "its worker looks at once");
-    let asked: Vec<_> = claim.messages[..3].iter().map(|message| (claim.held.token, message.offset)).collect();
+    let asked: Vec<_> =
+        claim.messages[..3].iter().map(|message| (claim.held.token, message.offset)).collect();
     assert_eq!(store.renew("w").await.cancels, asked);
     assert!(store.renew("other").await.cancels.is_empty());
 
@@ -402,12 +405,8 @@ async fn a_message_that_was_to_stop_is_cancelled_when_its_worker_dies() {
     store.lease(1).await;
     store.cancel(&ids).await;
     store.pass(LEASE + Duration::from_secs(1));
-    let request = TakeOver {
-        worker: None,
-        lease: LEASE,
-        in_touch_since: Timestamp::from_secs(0),
-        claims_max: 10,
-    };
+    let request =
+        TakeOver { worker: None, lease: LEASE, in_touch_since: Timestamp::from_secs(0), claims_max: 10 };
     let taken = store.store.take_over(request).await.unwrap().remove(0);
     let claim = Claim { held: taken.held, messages: taken.unsettled, leased_at: Timestamp::from_secs(0) };
     store.end_all(&claim, failed()).await;
@@ -440,7 +439,8 @@ async fn a_committed_effect_is_not_cancelled() {
     let store = fixture().await;
     let ids = store.send(2).await;
     let claim = store.lease(2).await;
-    let Begun::Open(tx) = store.store.begin(claim.held, claim.messages[0].offset, LEASE).await.unwrap() else {
+    let Begun::Open(tx) = store.store.begin(claim.held, claim.messages[0].offset, LEASE).await.unwrap()
+    else {
         panic!("nothing was committed yet");
     };
     tx.commit().await.unwrap();
@@ -497,11 +497,17 @@ async fn the_audit_has_one_line_for_each_change_and_finds_a_line_that_was_change
     store.store.resume(mail(), act("queue resume")).await.unwrap();
     let lines = store.store.audit(None, 10).await.unwrap();
     let said: Vec<_> = lines.iter().map(|line| (line.number, line.verb.as_str(), line.count)).collect();
-    assert_eq!(said, [(4, "queue resume", 0), (3, "queue resume", 1), (2, "queue pause", 1), (1, "message cancel", 2)]);
+    assert_eq!(
+        said,
+        [(4, "queue resume", 0), (3, "queue resume", 1), (2, "queue pause", 1), (1, "message cancel", 2)]
+    );
     assert_eq!((lines[3].actor.as_str(), lines[3].reason.as_deref()), ("ana", Some("a mistake")));
     assert!(lines.iter().all(|line| line.intact));
     let page = store.store.audit(Some(4), 2).await.unwrap();
-    assert_eq!(page.iter().map(|line| (line.number, line.intact)).collect::<Vec<_>>(), [(3, true), (2, true)]);
+    assert_eq!(
+        page.iter().map(|line| (line.number, line.intact)).collect::<Vec<_>>(),
+        [(3, true), (2, true)]
+    );
 
     store.raw().execute("update millpond_audit set actor = 'bob' where number = 2", []).unwrap();
     let intact = |lines: Vec<millpond_core::view::AuditLine>| -> Vec<bool> {
@@ -526,7 +532,10 @@ async fn a_setting_that_is_changed_wins_over_the_declaration_until_it_is_unset()
     let view = store.counts().await;
     let change = &view.changes[0];
     assert_eq!((view.settings.attempts_max, view.changes.len()), (9, 1));
-    assert_eq!((change.setting.as_str(), &change.value, change.actor.as_str()), ("attempts_max", &json!(9), "ana"));
+    assert_eq!(
+        (change.setting.as_str(), &change.value, change.actor.as_str()),
+        ("attempts_max", &json!(9), "ana")
+    );
     assert_eq!(store.store.queue("mail".to_owned()).await.unwrap().unwrap().settings.attempts_max, 9);
 
     assert_eq!(store.change("attempts_max", None).await.unwrap().settings.attempts_max, 3);
@@ -559,10 +568,7 @@ async fn what_waits_is_due_now_and_keeps_its_attempts() {
     let later = store.send_due(Some(Duration::from_secs(60))).await;
     let ready = store.send(1).await[0];
     let changed = store.store.hasten(vec![failed_id, later, ready, store.id()], act("retry")).await.unwrap();
-    assert_eq!(
-        changed,
-        [Changed::Done, Changed::Done, Changed::WrongState(State::Ready), Changed::NotFound]
-    );
+    assert_eq!(changed, [Changed::Done, Changed::Done, Changed::WrongState(State::Ready), Changed::NotFound]);
     assert_eq!(store.store.relay(10).await.unwrap().moved, 2);
     let claim = store.lease(1).await;
     assert_eq!((claim.messages[0].id, claim.messages[0].attempt), (failed_id, 2));

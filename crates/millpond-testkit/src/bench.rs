@@ -9,10 +9,10 @@ use millpond_core::backoff::Backoff;
 use millpond_core::capability::Capabilities;
 use millpond_core::error::Result;
 use millpond_core::message::MessageId;
+use millpond_core::query::{Field, Query};
 use millpond_core::queue::QueueSettings;
 use millpond_core::store::{self, Clock, Store, TakeOver, TakenOver};
 use millpond_core::time::Timestamp;
-use millpond_core::query::{Field, Query};
 use millpond_core::view::{DeadLetterView, Find, MessageView, QueueView};
 use millpond_engine::body::Body;
 use millpond_engine::item::Item;
@@ -322,7 +322,10 @@ impl Bench {
     /// The events of a message, as kind and reason.
     pub async fn events(&self, id: MessageId) -> Vec<(String, String)> {
         let events = self.look(id).await.events;
-        events.into_iter().map(|event| (event.kind.as_str().to_owned(), event.reason.unwrap_or_default())).collect()
+        events
+            .into_iter()
+            .map(|event| (event.kind.as_str().to_owned(), event.reason.unwrap_or_default()))
+            .collect()
     }
 
     /// The dead letters of a queue.

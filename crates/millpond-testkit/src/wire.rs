@@ -6,17 +6,17 @@ use std::time::Duration;
 use millpond_core::capability::Capabilities;
 use millpond_core::error::{Code, Error, Result};
 use millpond_core::message::{Due, Leased, MessageId, NewMessage, Offset};
+use millpond_core::query::Query;
 use millpond_core::queue::QueueSettings;
 use millpond_core::store::{
-    Act, Admin, Begun, BoxFuture, Changed, ClaimRef, History, Inspect, Lease, LeaseRequest, Log, Operate, Outbox,
-    Pulse, Purged, Queue, QueueId, Redrive, Relayed, Renewal, Renewed, SettleClaim, Settled, Store, Stored, TakeOver,
-    TakenOver,
+    Act, Admin, Begun, BoxFuture, Changed, ClaimRef, History, Inspect, Lease, LeaseRequest, Log, Operate,
+    Outbox, Pulse, Purged, Queue, QueueId, Redrive, Relayed, Renewal, Renewed, SettleClaim, Settled, Store,
+    Stored, TakeOver, TakenOver,
 };
 use millpond_core::time::Timestamp;
-use millpond_core::query::Query;
 use millpond_core::view::{
-    AuditLine, DeadLetterView, EventView, FailureGroup, Find, Found, GroupBy, MessageRow, MessageView, OutboxRow,
-    OutboxSummary, Pause, QueueView, Scope, StoreInfo, Tallies, Tally, Wish, WorkerView,
+    AuditLine, DeadLetterView, EventView, FailureGroup, Find, Found, GroupBy, MessageRow, MessageView,
+    OutboxRow, OutboxSummary, Pause, QueueView, Scope, StoreInfo, Tallies, Tally, Wish, WorkerView,
 };
 
 /// A store that passes every call on, while it is connected.

@@ -23,8 +23,8 @@ use crate::pond::Pond;
 use crate::pulse::Activity;
 use crate::renewal::LeaseWatch;
 use crate::worker::hands::Hands;
-use crate::worker::orders::Orders;
 use crate::worker::line::{Line, release, suspect_turns, take_claim};
+use crate::worker::orders::Orders;
 use crate::worker::settler::Endings;
 use crate::worker::slot;
 use crate::worker::start;
@@ -250,7 +250,9 @@ impl Loop {
             let (running, stuck) = line.station.board.counts();
             busy += u32::try_from(running).unwrap_or(u32::MAX);
             let waited = line.station.feed.oldest().map(|since| now.saturating_duration_since(since));
-            if line.station.tuning.slots() <= running + stuck && waited.is_some_and(|waited| UNSTARTED_MAX < waited) {
+            if line.station.tuning.slots() <= running + stuck
+                && waited.is_some_and(|waited| UNSTARTED_MAX < waited)
+            {
                 line.speed.at_least(line.station.board.longest(now).unwrap_or(UNSTARTED_MAX));
                 release(&line.station, line.station.feed.drain(), Release::Limited);
             }

@@ -61,13 +61,7 @@ impl Endings {
     }
 
     /// A delivery ended.
-    pub(crate) fn push(
-        &self,
-        envelope: &Envelope,
-        settlement: Settlement,
-        fault: Fault,
-        run: Duration,
-    ) {
+    pub(crate) fn push(&self, envelope: &Envelope, settlement: Settlement, fault: Fault, run: Duration) {
         self.tally(&settlement);
         let held = envelope.held;
         let item = SettleItem {
@@ -272,7 +266,12 @@ mod tests {
         hands.take(held(), 2, false);
         endings.expect(held().token, 2);
         for _ in 0..2 {
-            endings.push(&Envelope::of(held(), &leased(b"1"), None), Settlement::Done, Fault::default(), Duration::ZERO);
+            endings.push(
+                &Envelope::of(held(), &leased(b"1"), None),
+                Settlement::Done,
+                Fault::default(),
+                Duration::ZERO,
+            );
         }
         let settler = Settler {
             pond: Pond::new(store.clone()),

@@ -292,7 +292,12 @@ impl Station {
     /// Gives back a message that no handler has seen.
     pub(crate) fn release(&self, held: ClaimRef, message: &Leased, why: Release) {
         let kind = message.kind.as_deref().map(Into::into);
-        self.settle(&Envelope::of(held, message, kind), Ending::Released(why), Fault::default(), Duration::ZERO);
+        self.settle(
+            &Envelope::of(held, message, kind),
+            Ending::Released(why),
+            Fault::default(),
+            Duration::ZERO,
+        );
     }
 
     /// Decides what becomes of a message and hands it to the settler.

@@ -99,8 +99,7 @@ impl Parts {
     }
 
     fn line(&self, worker: &Worker, queue: Arc<Queue>, kinds: Kinds) -> Line {
-        let tuning =
-            Tuning::new(queue.settings, worker.concurrency, worker.timeout, worker.cancel_grace);
+        let tuning = Tuning::new(queue.settings, worker.concurrency, worker.timeout, worker.cancel_grace);
         let station = Station {
             pond: worker.pond.clone(),
             name: queue.name.as_str().into(),
@@ -265,7 +264,11 @@ fn heartbeat<'q>(
         queues,
         busy: 0,
         error: None,
-        facts: WorkerFacts { pid: std::process::id(), version: worker.version.clone(), ..WorkerFacts::default() },
+        facts: WorkerFacts {
+            pid: std::process::id(),
+            version: worker.version.clone(),
+            ..WorkerFacts::default()
+        },
     })
 }
 

@@ -341,7 +341,9 @@ pub async fn a_worker_does_what_an_operator_wishes(bench: &Bench) {
     draining(true).await;
     bench.send(&queue, [2]).await;
     gate.open();
-    bench.eventually("what ran has ended", async || (bench.counts(&queue).await.done == 1).then_some(())).await;
+    bench
+        .eventually("what ran has ended", async || (bench.counts(&queue).await.done == 1).then_some(()))
+        .await;
     assert_eq!((bench.counts(&queue).await.ready, worker.has_ended()), (1, false));
 
     steer(None).await;
@@ -351,7 +353,10 @@ pub async fn a_worker_does_what_an_operator_wishes(bench: &Bench) {
     worker.ended().await;
     let workers = store.workers().await.expect("the workers are listed");
     let facts = &workers[0].facts;
-    assert_eq!((facts.pid, facts.kinds.as_slice()), (std::process::id(), [queue.name().to_owned()].as_slice()));
+    assert_eq!(
+        (facts.pid, facts.kinds.as_slice()),
+        (std::process::id(), [queue.name().to_owned()].as_slice())
+    );
 }
 
 /// Every change is one line of the audit, and the chain of the lines holds.
