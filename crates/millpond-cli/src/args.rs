@@ -10,8 +10,8 @@ use millpond::text::{parse_duration, parse_size};
 use crate::exit::Failure;
 use crate::output::Format;
 use crate::{
-    colour, completions, config, dead_letter, demo, explain, message, migrate, queue, redact, reference, why,
-    work, worker,
+    audit, colour, completions, config, dead_letter, demo, doctor, events, explain, health, message, migrate, outbox,
+    queue, redact, reference, store, top, why, work, worker,
 };
 
 /// A durable queue in the database you already have.
@@ -104,15 +104,31 @@ pub(crate) enum Command {
     /// Ends the programs of a worker that was killed
     #[command(hide = true)]
     WorkGuard(work::GuardArgs),
-    /// Look at one message
+    /// List messages, make them due, cancel them
     #[command(subcommand, alias = "msg")]
     Message(message::Verb),
-    /// List dead letters, send them again
+    /// List dead letters, send them again, delete them
     #[command(subcommand, alias = "dlq")]
     DeadLetter(dead_letter::Verb),
-    /// Why a message does not run
+    /// What may not be worked on yet: list it, make it due, drop it
+    #[command(subcommand)]
+    Outbox(outbox::Verb),
+    /// Who changed what, and why
+    #[command(subcommand)]
+    Audit(audit::Verb),
+    /// The run log, live too; counts by minute and by day
+    #[command(subcommand, alias = "event")]
+    Events(events::Verb),
+    /// Why a message does not run, or why a queue is slow
     Why(why::Args),
-    /// See who works
+    /// Queues and workers, live
+    Top(top::Args),
+    /// What needs a person: store, clocks, workers, queues, dead letters
+    Doctor(doctor::Args),
+    /// Facts, grants and export of the store
+    #[command(subcommand)]
+    Store(store::Verb),
+    /// See who works, tell workers to drain or to restart
     #[command(subcommand)]
     Worker(worker::Verb),
     /// The schema of the store: plan, up, status
@@ -120,8 +136,7 @@ pub(crate) enum Command {
     /// A text as it would be stored: secrets masked, and cut
     Redact(redact::Args),
     /// Whether the store opens and answers: a probe for containers
-    #[command(after_help = "Examples:\n  millpond health\n  millpond health --store sqlite://app.db")]
-    Health,
+    Health(health::Args),
     /// See a queue at work: two workers, failures, a crash, and a check that nothing is lost
     Demo(demo::Args),
     /// A worker process of a demo

@@ -46,6 +46,8 @@ pub(crate) const OWN: &[Facts] = &[
     own("invalid-parameter", Exit::Usage, Some(400)),
     own("invalid-filter", Exit::Usage, Some(400)),
     own("not-found", Exit::NotFound, Some(404)),
+    own("not-drained", Exit::Failed, None),
+    own("unknown-time-zone", Exit::Usage, Some(400)),
     own("interrupted", Exit::Interrupted, None),
 ];
 

@@ -94,8 +94,8 @@ pub(crate) async fn run(args: Args, context: &Context) -> Done {
             text: format!("store and host differ by {} ms", skew.as_millis()),
         });
     }
-    let counts = (facts.queues.len(), facts.workers.len());
-    checks.push(Check { name: "counts", text: format!("{} queues, {} workers", counts.0, counts.1) });
+    let text = format!("queues: {}, workers: {}", facts.queues.len(), facts.workers.len());
+    checks.push(Check { name: "counts", text });
     // That all is well is said only if all is.
     let is_damaged = !found.is_empty();
     found.extend(hints(&facts).into_iter().filter(|hint| hint.level != Level::Ok || !is_damaged));

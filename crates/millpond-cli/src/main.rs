@@ -1,24 +1,39 @@
 //! The `millpond` binary: one module for each noun and for each verb that stands alone.
 
+mod act;
 mod args;
+mod audit;
+mod bulk;
 mod codes;
 mod colour;
 mod completions;
 mod config;
 mod dead_letter;
 mod demo;
+mod doctor;
+mod events;
 mod exit;
 mod explain;
+mod filter;
 mod health;
 mod instant;
+mod interrupt;
 mod message;
 mod migrate;
+mod notify;
 mod open;
+mod outbox;
 mod output;
+mod paging;
+mod paste;
 mod progress;
 mod queue;
 mod redact;
 mod reference;
+mod span;
+mod store;
+mod top;
+mod trend;
 mod why;
 mod work;
 mod worker;
@@ -81,11 +96,17 @@ async fn run(command: Command, context: &Context) -> Done {
         Command::WorkGuard(args) => work::guard(&args),
         Command::Message(verb) => message::run(verb, context).await,
         Command::DeadLetter(verb) => dead_letter::run(verb, context).await,
+        Command::Outbox(verb) => outbox::run(verb, context).await,
+        Command::Audit(verb) => audit::run(verb, context).await,
+        Command::Events(verb) => events::run(verb, context).await,
         Command::Why(args) => why::run(args, context).await,
+        Command::Top(args) => top::run(args, context).await,
+        Command::Doctor(args) => doctor::run(args, context).await,
+        Command::Store(verb) => store::run(verb, context).await,
         Command::Worker(verb) => worker::run(verb, context).await,
         Command::Migrate(args) => migrate::run(args, context).await,
         Command::Redact(args) => redact::run(&args, context),
-        Command::Health => health::run(context).await,
+        Command::Health(args) => health::run(args, context).await,
         Command::Demo(args) => Ok(demo::run(args, context.output.is_json()).await?),
         Command::DemoWorker(args) => Ok(demo::work(args).await?),
     }

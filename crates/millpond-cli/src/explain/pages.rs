@@ -49,15 +49,15 @@ pages! {
         "already-settled" "batch-too-large" "body-too-large" "count-changed" "dedup-conflict"
         "handler-missing" "internal" "interrupted" "invalid-config" "invalid-filter"
         "invalid-header" "invalid-json" "invalid-key" "invalid-name" "invalid-option"
-        "invalid-parameter" "lease-lost" "message-not-found" "not-found" "not-serialisable"
+        "invalid-parameter" "lease-lost" "message-not-found" "not-drained" "not-found" "not-serialisable"
         "queue-conflict" "schema-newer" "schema-older" "send-inside-transaction" "shutting-down"
         "statement-failed" "storage-full" "store-unavailable" "store-unreachable" "unknown-outcome"
-        "unknown-queue" "unsupported-store";
+        "unknown-queue" "unknown-time-zone" "unsupported-store";
     Cause in "causes":
         "asked" "behind" "cancelled" "commit-unknown" "dead" "done" "error" "exhausted"
         "handoff-failed" "ignored" "lease-exhausted" "lease-expired" "leased" "limited"
         "no-free-slots" "no-handler" "no-listener-expired" "no-listener" "not-relayed" "panic"
-        "purged" "ready" "refused" "releases-exhausted" "retry-until" "retrying" "scheduled"
+        "paused" "purged" "ready" "refused" "releases-exhausted" "retry-until" "retrying" "scheduled"
         "shutdown" "snooze" "snoozed" "suspect-waits" "timeout" "too-old" "undecodable" "unknown-id"
         "unsupported-payload" "worker-dead";
 }

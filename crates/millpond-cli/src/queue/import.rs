@@ -13,6 +13,7 @@ use serde::Serialize;
 use tokio::sync::Mutex;
 
 use super::body::{Source, open, unreadable};
+use super::envelope;
 use super::lines::{Line, Lines, Stop};
 use super::send::Options;
 use crate::Context;
@@ -32,11 +33,21 @@ struct Progress {
     through_line: u64,
 }
 
+/// What a line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// A body.
+    Bodies,
+    /// A message with everything said about it.
+    Envelopes,
+}
+
 /// Sends every line from `from_line` on.
 pub(super) async fn run(
     pond: &Pond,
     queue: &Queue<Raw>,
     source: Source,
+    form: Form,
     from_line: u64,
     options: &Options,
     context: &Context,
@@ -47,7 +58,7 @@ pub(super) async fn run(
     let mut shown = 0;
     let progress = Arc::new(Mutex::new(Progress { through_line: from_line - 1, ..Progress::default() }));
     tokio::spawn(interrupted(Arc::clone(&progress), context.output.is_json()));
-    let mut lines = Lines::new(reader, queue.settings().message_limit(), from_line);
+    let mut lines = Lines::new(reader, form.line_limit(queue.settings().message_limit()), from_line);
     loop {
         let batch = match lines.batch() {
             Ok(batch) => batch,
@@ -56,7 +67,8 @@ pub(super) async fn run(
         let Some(last) = batch.last().map(|line| line.number) else { break };
         // Held while a batch is under way, so that an interrupt waits for its outcome.
         let mut progress = progress.lock().await;
-        let items: Vec<_> = batch.iter().map(|line| item(line, options)).collect();
+        let items: Result<Vec<_>, Stop> = batch.iter().map(|line| item(line, form, options)).collect();
+        let items = items.map_err(|stop| stopped(stop, &name, *progress))?;
         let sent = pond.send(queue, items).await.map_err(|error| refused(error, &batch, *progress))?;
         let new = sent.messages.iter().filter(|message| message.stored == Stored::New).count() as u64;
         progress.sent += new;
@@ -75,12 +87,31 @@ pub(super) async fn run(
     say(*progress.lock().await, queue, context)
 }
 
-fn item(line: &Line, options: &Options) -> millpond::Item<Raw> {
-    let item = options.item(Raw::json(line.body.clone()));
-    // An empty key is none, with the line's number or without.
-    let key =
-        options.dedup_key.iter().filter(|key| !key.is_empty()).map(|key| format!("{key}#{}", line.number));
-    key.fold(item, |item, key| item.dedup_key(key))
+impl Form {
+    /// A line of this many bytes is too long.
+    fn line_limit(self, body_limit: u64) -> u64 {
+        match self {
+            Form::Bodies => body_limit,
+            Form::Envelopes => envelope::line_limit(body_limit),
+        }
+    }
+}
+
+fn item(line: &Line, form: Form, options: &Options) -> Result<millpond::Item<Raw>, Stop> {
+    let with = |body| {
+        let item = options.item(body);
+        // An empty key is none, with the line's number or without.
+        let key = options.dedup_key.iter().filter(|key| !key.is_empty());
+        key.map(|key| format!("{key}#{}", line.number)).fold(item, |item, key| item.dedup_key(key))
+    };
+    match form {
+        Form::Bodies => Ok(with(Raw::json(line.body.clone()))),
+        Form::Envelopes => envelope::read(&line.body, with).map_err(|why| Stop::Bad {
+            number: line.number,
+            code: "invalid-json",
+            why,
+        }),
+    }
 }
 
 fn say(progress: Progress, queue: &Queue<Raw>, context: &Context) -> Done {

@@ -29,6 +29,10 @@ pub(crate) struct Args {
     /// Each line is a message, JSON as it stands; stored in batches of 1000 lines or 4 MiB
     #[arg(long)]
     ndjson: bool,
+    /// With --ndjson: each line is an object with body or bodyBase64, and with kind, key, headers, at, delay and the
+    /// like if it needs them, as `store export` writes it
+    #[arg(long, requires = "ndjson")]
+    envelopes: bool,
     /// With --ndjson: pass over the lines before this one
     #[arg(long, value_name = "N", default_value_t = 1, requires = "ndjson", value_parser = clap::value_parser!(u64).range(1..))]
     from_line: u64,
@@ -129,7 +133,7 @@ struct Message {
 
 /// Sends.
 pub(super) async fn run(args: Args, context: &Context) -> Done {
-    let Args { queue, body, file, ndjson, from_line, options, content_type, dry_run } = args;
+    let Args { queue, body, file, ndjson, envelopes, from_line, options, content_type, dry_run } = args;
     let Some(source) = Source::of(body, file) else {
         let advice = "give it as text, with --file FILE, or `-` for stdin";
         return Err(Failure::usage(format!("there is no body for queue `{queue}`")).advice(advice));
@@ -137,7 +141,10 @@ pub(super) async fn run(args: Args, context: &Context) -> Done {
     let pond = open::to_write(context.config.store()).await?;
     let queue = pond.queue(&queue).await?;
     let done = match ndjson {
-        true => import::run(&pond, &queue, source, from_line, &options, context).await,
+        true => {
+            let form = if envelopes { import::Form::Envelopes } else { import::Form::Bodies };
+            import::run(&pond, &queue, source, form, from_line, &options, context).await
+        }
         false => {
             let body = source.read(queue.name(), queue.settings().message_limit())?;
             let not_json = if content_type.is_none() { not_json(&body) } else { None };

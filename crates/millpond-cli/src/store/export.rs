@@ -62,7 +62,9 @@ struct Line {
     id: MessageId,
     queue: String,
     state: &'static str,
-    kind: String,
+    /// The name of the work, if it is not the queue's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
     #[serde(skip_serializing_if = "is_empty")]
@@ -124,9 +126,9 @@ impl From<MessageRow> for Line {
     fn from(row: MessageRow) -> Self {
         Self {
             id: row.id,
+            kind: Some(row.kind).filter(|kind| *kind != row.queue),
             queue: row.queue,
             state: row.state.as_str(),
-            kind: row.kind,
             key: row.key,
             headers: row.headers,
             body: Exact::of(&row.content_type, row.body),
@@ -146,9 +148,9 @@ impl From<DeadLetterView> for Line {
     fn from(row: DeadLetterView) -> Self {
         Self {
             id: row.id,
+            kind: Some(row.kind).filter(|kind| *kind != row.queue),
             queue: row.queue,
             state: "dead",
-            kind: row.kind,
             key: row.key,
             headers: row.headers,
             body: Exact::of(&row.content_type, row.body),
@@ -301,7 +303,7 @@ mod tests {
             id: "0192c5d2-7b1e-7c4e-9d39-1f7b2f6c1a10".parse().unwrap(),
             queue: "mail".into(),
             state: "ready",
-            kind: "mail".into(),
+            kind: None,
             key: None,
             headers: Value::Null,
             content_type: "application/json".into(),

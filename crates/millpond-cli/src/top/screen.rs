@@ -59,15 +59,15 @@ impl Screen<'_> {
         let totals = &frame.totals;
         let stuck = if 0 < totals.stuck { format!(", {} stuck", totals.stuck) } else { String::new() };
         format!(
-            "{} queues: {} ready, {} leased, {} waiting, {} dead, {} in, {} out · {} workers: {} of {} busy{stuck}",
-            totals.queues,
+            "{}: {} ready, {} leased, {} waiting, {} dead, {} in, {} out · {}: {} of {} busy{stuck}",
+            counted(totals.queues, "queue"),
             totals.ready,
             totals.leased,
             totals.waiting,
             totals.dead,
             rate(totals.in_per_second),
             rate(totals.out_per_second),
-            totals.workers,
+            counted(totals.workers, "worker"),
             totals.busy,
             totals.slots
         )
@@ -158,6 +158,10 @@ fn shortened(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
+fn counted(count: usize, thing: &str) -> String {
+    if count == 1 { format!("1 {thing}") } else { format!("{count} {thing}s") }
+}
+
 fn rate(rate: Option<f64>) -> String {
     match rate {
         None => "–".to_owned(),
@@ -236,7 +240,7 @@ mod tests {
         let lines = screen(110, 12).lines(&frame(1, 1));
         let expected = [
             "millpond top  sqlite://app.db  1970-01-01T02:46:40Z",
-            "1 queues: 7 ready, 1 leased, 5 waiting, 0 dead, – in, – out · 1 workers: 3 of 4 busy",
+            "1 queue: 7 ready, 1 leased, 5 waiting, 0 dead, – in, – out · 1 worker: 3 of 4 busy",
             "QUEUE   READY  LEASED  WAITING  DEAD  OLDEST  IN/S  OUT/S  PROBLEMS",
             "mail-0      7       1        5     0     10s     –      –",
             "",

@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use millpond::state::State;
-use millpond::text::format_duration;
-use millpond::view::{MessageView, QueueView, WorkerView};
+use millpond::view::{MessageRow, MessageView, Pause, QueueView, WorkerView};
 use millpond::{MessageId, Timestamp};
+use millpond_core::hints::{coarse, is_live, knows, pause_action, pause_text};
 use millpond_core::reason::EventKind;
 use serde::Serialize;
 
 use super::instant;
+use super::rates::{self, Rate};
+use crate::paste::Paste;
 
 /// What is known, of one moment.
 pub(super) struct Facts<'a> {
@@ -20,6 +22,11 @@ pub(super) struct Facts<'a> {
     /// The queue of the message.
     pub(super) queue: Option<&'a QueueView>,
     pub(super) workers: &'a [WorkerView],
+    /// How fast the queue is worked on, the shortest window first.
+    pub(super) rates: &'a [Rate],
+    /// What runs in the queue, the longest first.
+    pub(super) running: &'a [MessageRow],
+    pub(super) paste: &'a Paste,
 }
 
 /// The answer.
@@ -39,6 +46,7 @@ pub(super) struct Cause {
     pub(super) text: String,
     #[serde(serialize_with = "instant::serialize_if", skip_serializing_if = "Option::is_none")]
     pub(super) until: Option<Timestamp>,
+    /// A command that works when it is pasted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) action: Option<String>,
 }
@@ -57,17 +65,23 @@ impl Cause {
     }
 }
 
+impl Facts<'_> {
+    fn paste(&self, words: &str) -> String {
+        self.paste.line(words)
+    }
+}
+
 /// Why a message does not run: every cause that applies, the nearest first.
 pub(super) fn decide(facts: &Facts<'_>) -> Why {
     let Some(message) = facts.message else {
         let text = "it was never stored here, or settled longer ago than its queue keeps messages";
-        let cause = Cause::new("unknown-id", text).action("check the id and --store");
+        let cause = Cause::new("unknown-id", text).action(facts.paste("store info"));
         return Why { state: "unknown", since: None, causes: vec![cause] };
     };
     let causes = match message.state {
         State::Done => vec![done(message)],
         State::Dead => vec![dead(facts, message)],
-        State::Cancelled => vec![Cause::new("cancelled", with(&message.error, "it was cancelled"))],
+        State::Cancelled => vec![redriven(facts, message, cancelled(message))],
         State::Leased => vec![leased(facts, message)],
         State::Scheduled | State::Retrying => waiting(facts, message),
         State::Ready => ready(facts, message),
@@ -89,10 +103,21 @@ fn done(message: &MessageView) -> Cause {
 fn dead(facts: &Facts<'_>, message: &MessageView) -> Cause {
     let reason = message.reason.as_deref().unwrap_or("unknown");
     let text = format!("it is a dead letter after {}: {reason}", attempts(message));
-    let cause = Cause::new("dead", with(&message.error, &text));
+    redriven(facts, message, Cause::new("dead", with(&message.error, &text)))
+}
+
+fn cancelled(message: &MessageView) -> Cause {
+    Cause::new("cancelled", with(&message.error, "it was cancelled"))
+}
+
+/// With where it lives on, or how it comes back.
+fn redriven(facts: &Facts<'_>, message: &MessageView, mut cause: Cause) -> Cause {
     match message.redriven_as {
-        Some(id) => cause.action(format!("it lives on as {id}: millpond why {id}")),
-        None => cause.action(format!("millpond dead-letter redrive --id {}", facts.id)),
+        Some(id) => {
+            cause.text.push_str(&format!("; it lives on as {id}"));
+            cause.action(facts.paste(&format!("why {id}")))
+        }
+        None => cause.action(facts.paste(&format!("dead-letter redrive --id {}", facts.id))),
     }
 }
 
@@ -106,9 +131,18 @@ fn leased(facts: &Facts<'_>, message: &MessageView) -> Cause {
     }
     let timeout = facts.queue.and_then(|queue| queue.settings.timeout);
     let stuck = timeout.is_some_and(|timeout| timeout < ran);
-    let note = if stuck { ", stuck: it is past its timeout" } else { "" };
-    let text = format!("worker {worker} has had it for {}, {}{note}", shown(ran), attempts(message));
-    Cause::new("leased", text).until(message.lease_until)
+    let note = match (stuck, message.cancel_asked) {
+        (true, true) => ", stuck: it is past its timeout, and was asked to stop",
+        (true, false) => ", stuck: it is past its timeout",
+        (false, true) => "; it was asked to stop",
+        (false, false) => "",
+    };
+    let text = format!("worker {worker} has had it for {}, {}{note}", coarse(ran), attempts(message));
+    let cause = Cause::new("leased", text).until(message.lease_until);
+    match stuck && !message.cancel_asked {
+        true => cause.action(facts.paste(&format!("message cancel {}", facts.id))),
+        false => cause,
+    }
 }
 
 /// In the outbox: until it is due, and then until a worker moves it.
@@ -116,7 +150,7 @@ fn waiting(facts: &Facts<'_>, message: &MessageView) -> Vec<Cause> {
     let mut causes = Vec::new();
     match message.ready_at.filter(|due| facts.now < *due) {
         Some(due) => {
-            let wait = shown(due.since(facts.now));
+            let wait = coarse(due.since(facts.now));
             let (code, text) = match (message.state, message.reason.as_deref()) {
                 (State::Retrying, Some("limited")) => ("retrying", "it was given back".to_owned()),
                 (_, Some("snooze")) => ("snoozed", "its handler asked to be called later".to_owned()),
@@ -125,36 +159,41 @@ fn waiting(facts: &Facts<'_>, message: &MessageView) -> Vec<Cause> {
                 }
                 (_, _) => ("scheduled", "it was sent to be due later".to_owned()),
             };
-            causes.push(Cause::new(code, format!("{text}; due in {wait}")).until(Some(due)));
+            let cause = Cause::new(code, format!("{text}; due in {wait}")).until(Some(due));
+            causes.push(cause.action(facts.paste(&format!("message retry {}", facts.id))));
         }
-        None => {
-            let late = shown(facts.now.since(message.ready_at.unwrap_or(facts.now)));
-            let text =
-                format!("it has been due for {late}, and no worker has moved it from the outbox to the log");
-            causes.push(Cause::new("not-relayed", text));
-        }
+        None => causes.push(not_relayed(facts, message)),
     }
+    causes.extend(paused(facts));
     causes.extend(no_listener(facts));
     causes.extend(no_handler(facts, message));
     causes
 }
 
+fn not_relayed(facts: &Facts<'_>, message: &MessageView) -> Cause {
+    let late = coarse(facts.now.since(message.ready_at.unwrap_or(facts.now)));
+    let text = format!("it has been due for {late}, and no worker has moved it from the outbox to the log");
+    let text = match anybody(facts) {
+        true => text,
+        false => format!("{text}: no worker of any queue is live"),
+    };
+    Cause::new("not-relayed", with(&message.error, &text)).action(facts.paste("worker list"))
+}
+
 /// In the log, and nobody has taken it.
 fn ready(facts: &Facts<'_>, message: &MessageView) -> Vec<Cause> {
-    let mut causes: Vec<Cause> = no_listener(facts).into_iter().collect();
+    let mut causes = paused(facts);
+    causes.extend(no_listener(facts));
     causes.extend(no_handler(facts, message));
     if 0 < message.suspect {
         let company = match message.suspect {
             1 => "alone, when a worker's hands are empty".to_owned(),
             size => format!("in a group of at most {size}"),
         };
-        causes
-            .push(Cause::new("suspect-waits", format!("workers died with it in hand, so it runs {company}")));
+        let text = format!("workers died with it in hand, so it runs {company}");
+        causes.push(Cause::new("suspect-waits", text).action(facts.paste("worker list")));
     }
-    if let Some(before) = message.behind.filter(|before| 0 < *before) {
-        causes
-            .push(Cause::new("behind", format!("{before} messages of its part of the queue come before it")));
-    }
+    causes.extend(behind(facts, message));
     causes.extend(no_free_slots(facts));
     if causes.is_empty() {
         causes.push(Cause::new("ready", "nothing holds it: it will be leased at the next poll"));
@@ -162,58 +201,134 @@ fn ready(facts: &Facts<'_>, message: &MessageView) -> Vec<Cause> {
     causes
 }
 
+/// A cause for each pause: it runs when the last of them has ended.
+fn paused(facts: &Facts<'_>) -> Vec<Cause> {
+    let pauses = facts.queue.map(|queue| queue.paused_by.as_slice()).unwrap_or_default();
+    let cause = |pause: &Pause| {
+        let action = facts.paste(&pause_action(pause));
+        Cause::new("paused", pause_text(pause, facts.now)).until(pause.until).action(action)
+    };
+    pauses.iter().map(cause).collect()
+}
+
 fn no_listener(facts: &Facts<'_>) -> Option<Cause> {
     let queue = facts.queue?;
     if live(facts).next().is_some() {
         return None;
     }
+    let action = facts.paste("worker list");
+    if facts.workers.iter().any(|worker| hears(facts, worker)) {
+        let text = format!("each of the workers that listen to queue `{}` drains", queue.name);
+        return Some(Cause::new("no-listener", text).action(action));
+    }
     let last =
         facts.workers.iter().filter(|worker| listens(worker, queue)).map(|worker| worker.seen_at).max();
     let last = match last {
-        Some(at) => format!("the last one was seen {} ago", shown(facts.now.since(at))),
+        Some(at) => format!("the last one was seen {} ago", coarse(facts.now.since(at))),
         None => "none ever did, as far as is known".to_owned(),
     };
-    let cause =
-        Cause::new("no-listener", format!("no live worker listens to queue `{}`; {last}", queue.name));
-    Some(cause.action(format!(
-        "run `millpond work {} --exec PROGRAM`, or start the program that handles it",
-        queue.name
-    )))
+    let text = format!(
+        "no live worker listens to queue `{}`; {last}: start the program that handles it, or `millpond work {} --exec \
+         PROGRAM`",
+        queue.name, queue.name
+    );
+    Some(Cause::new("no-listener", text).action(action))
 }
 
-/// The last delivery found nobody who knows the kind.
+/// No live worker has a handler for the kind, by what they say, or by what the last of them did.
 fn no_handler(facts: &Facts<'_>, message: &MessageView) -> Option<Cause> {
     live(facts).next()?;
+    let kind = &message.kind;
     let last = message.events.last().and_then(|event| event.reason.as_deref());
-    let text =
-        format!("workers listen, but the last one that had it knows no handler of kind `{}`", message.kind);
-    (last == Some("no-handler"))
-        .then(|| Cause::new("no-handler", text).action("register a handler of this kind"))
+    let text = match (live(facts).any(|worker| knows(worker, kind)), last) {
+        (false, _) => {
+            let known: Vec<&str> =
+                live(facts).flat_map(|worker| &worker.facts.kinds).map(String::as_str).collect();
+            let (count, known) = (live(facts).count(), in_order(known).join(", "));
+            let who = if count == 1 {
+                "1 worker listens and has".to_owned()
+            } else {
+                format!("{count} workers listen, none has")
+            };
+            let no = if count == 1 { "no" } else { "a" };
+            format!("{who} {no} handler of kind `{kind}`; they know {known}")
+        }
+        (true, Some("no-handler")) => {
+            format!("workers listen, but the last one that had it knows no handler of kind `{kind}`")
+        }
+        (true, _) => return None,
+    };
+    Some(Cause::new("no-handler", text).action(facts.paste("worker list")))
+}
+
+fn in_order(mut words: Vec<&str>) -> Vec<&str> {
+    words.sort_unstable();
+    words.dedup();
+    words
+}
+
+/// How many come before it, and how long that will take at the pace of the last minutes.
+fn behind(facts: &Facts<'_>, message: &MessageView) -> Option<Cause> {
+    let before = message.behind.filter(|before| 0 < *before)?;
+    let (messages, come) = if before == 1 { ("message", "comes") } else { ("messages", "come") };
+    let text = format!("{before} {messages} of its part of the queue {come} before it");
+    let pace = facts.rates.iter().map(|rate| rate.leased_per_second).find(|pace| 0.0 < *pace);
+    let text = match pace {
+        Some(pace) => {
+            let wait = Duration::try_from_secs_f64(before as f64 / pace).unwrap_or(Duration::MAX);
+            format!("{text}; at {}, its turn is in about {}", rates::shown(pace), coarse(wait))
+        }
+        None if facts.rates.is_empty() => text,
+        None => format!("{text}; none was taken in the last hour"),
+    };
+    let queue = facts.queue.map_or(message.queue.as_str(), |queue| &queue.name);
+    Some(Cause::new("behind", text).action(facts.paste(&format!("why {queue}"))))
 }
 
 fn no_free_slots(facts: &Facts<'_>) -> Option<Cause> {
-    let workers: Vec<&WorkerView> = live(facts).collect();
-    let all_busy = !workers.is_empty() && workers.iter().all(|worker| worker.slots <= worker.busy);
-    let busy: u32 = workers.iter().map(|worker| worker.busy).sum();
-    all_busy.then(|| {
-        let text = format!("all {} listeners are busy, with {busy} handlers running", workers.len());
-        Cause::new("no-free-slots", text).action("raise --concurrency, or start another worker")
-    })
+    let queue = facts.queue?;
+    let (mut count, mut slots, mut busy) = (0, 0, 0);
+    for worker in live(facts) {
+        (count, slots, busy) = (count + 1, slots + worker.slots, busy + worker.busy);
+    }
+    if count == 0 || busy < slots {
+        return None;
+    }
+    let workers = if count == 1 { "1 worker".to_owned() } else { format!("{count} workers") };
+    let mut text = format!("all {slots} slots of {workers} are busy");
+    let longest: Vec<String> = facts.running.iter().map(running).collect();
+    if !longest.is_empty() {
+        text.push_str(&format!("; the longest: {}", longest.join(", ")));
+    }
+    let action = facts.paste(&format!("why {}", queue.name));
+    Some(Cause::new("no-free-slots", text).action(action))
+}
+
+fn running(row: &MessageRow) -> String {
+    let run = row.run.map(|run| format!(" for {}", coarse(run))).unwrap_or_default();
+    format!("{}{run} ({})", row.kind, row.id)
 }
 
 /// What waits for any worker at all says so.
-fn no_taker(facts: &Facts<'_>, cause: Cause) -> Cause {
-    let anybody = facts.workers.iter().any(|worker| is_live(worker, facts.now));
-    if anybody { cause } else { cause.action("no worker is live: start one") }
+fn no_taker(facts: &Facts<'_>, mut cause: Cause) -> Cause {
+    if anybody(facts) {
+        return cause;
+    }
+    cause.text.push_str("; no worker of any queue is live: start one");
+    cause.action(facts.paste("worker list"))
 }
 
+fn anybody(facts: &Facts<'_>) -> bool {
+    facts.workers.iter().any(|worker| is_live(worker, facts.now))
+}
+
+/// Workers that may lease from the queue.
 fn live<'a>(facts: &'a Facts<'_>) -> impl Iterator<Item = &'a WorkerView> {
-    let hears = |worker: &&WorkerView| facts.queue.is_some_and(|queue| listens(worker, queue));
-    facts.workers.iter().filter(|worker| is_live(worker, facts.now)).filter(hears)
+    facts.workers.iter().filter(|worker| hears(facts, worker) && !worker.facts.draining)
 }
 
-fn is_live(worker: &WorkerView, now: Timestamp) -> bool {
-    !worker.stopped && now < worker.lease_until
+fn hears(facts: &Facts<'_>, worker: &WorkerView) -> bool {
+    is_live(worker, facts.now) && facts.queue.is_some_and(|queue| listens(worker, queue))
 }
 
 fn listens(worker: &WorkerView, queue: &QueueView) -> bool {
@@ -232,12 +347,6 @@ fn with(error: &Option<String>, text: &str) -> String {
         Some(error) => format!("{text} ({error})"),
         None => text.to_owned(),
     }
-}
-
-/// To the second, unless it is less than one.
-fn shown(duration: Duration) -> String {
-    let coarse = if duration.as_secs() == 0 { duration } else { Duration::from_secs(duration.as_secs()) };
-    format_duration(coarse)
 }
 
 #[cfg(test)]
@@ -338,13 +447,46 @@ mod tests {
         }
     }
 
+    const ID: &str = "0192c5d2-7b1e-7c4e-9d39-1f7b2f6c1a10";
+
+    /// What is known beside the message and the workers.
+    #[derive(Default)]
+    struct Around {
+        paused_by: Vec<Pause>,
+        rates: Vec<Rate>,
+        running: Vec<MessageRow>,
+    }
+
     #[track_caller]
-    fn check(message: Option<MessageView>, workers: &[WorkerView], expected: &[(&str, &str)]) -> Why {
-        let (id, queue) = ("0192c5d2-7b1e-7c4e-9d39-1f7b2f6c1a10".parse().unwrap(), queue());
-        let why = decide(&Facts { id, now: NOW, message: message.as_ref(), queue: Some(&queue), workers });
+    fn check_with(
+        message: Option<MessageView>,
+        workers: &[WorkerView],
+        around: Around,
+        expected: &[(&str, &str)],
+    ) -> Why {
+        let queue = QueueView { paused_by: around.paused_by, ..queue() };
+        let why = decide(&Facts {
+            id: ID.parse().unwrap(),
+            now: NOW,
+            message: message.as_ref(),
+            queue: Some(&queue),
+            workers,
+            rates: &around.rates,
+            running: &around.running,
+            paste: &Paste::default(),
+        });
         let found: Vec<_> = why.causes.iter().map(|cause| (cause.code, cause.text.as_str())).collect();
         assert_eq!(found, expected);
         why
+    }
+
+    #[track_caller]
+    fn check(message: Option<MessageView>, workers: &[WorkerView], expected: &[(&str, &str)]) -> Why {
+        check_with(message, workers, Around::default(), expected)
+    }
+
+    fn actions(why: &Why) -> Vec<Option<&str>> {
+        why.causes.iter().map(|cause| cause.action.as_deref()).collect()
     }
 
     #[test]
@@ -369,11 +511,14 @@ mod tests {
             &[],
             &[("dead", "it is a dead letter after attempt 5 of 5: exhausted (no route)")],
         );
-        assert_eq!(
-            why.causes[0].action.as_deref(),
-            Some("millpond dead-letter redrive --id 0192c5d2-7b1e-7c4e-9d39-1f7b2f6c1a10")
-        );
-        check(Some(message(State::Cancelled)), &[], &[("cancelled", "it was cancelled")]);
+        assert_eq!(actions(&why), [Some(&*format!("millpond dead-letter redrive --id {ID}"))]);
+        let cancelled = MessageView { error: Some("by ann: a mistake".into()), ..message(State::Cancelled) };
+        check(Some(cancelled.clone()), &[], &[("cancelled", "it was cancelled (by ann: a mistake)")]);
+        let new = "0192c5d2-7b1e-7c4e-9d39-1f7b2f6c1a11";
+        let again = MessageView { redriven_as: Some(new.parse().unwrap()), error: None, ..cancelled };
+        let text = format!("it was cancelled; it lives on as {new}");
+        let why = check(Some(again), &[], &[("cancelled", &text)]);
+        assert_eq!(actions(&why), [Some(&*format!("millpond why {new}"))]);
     }
 
     #[test]
@@ -391,18 +536,22 @@ mod tests {
         );
         assert_eq!(why.causes[0].until, Some(at(1_020)));
         let stuck = MessageView { since: Some(at(600)), ..leased.clone() };
-        check(
-            Some(stuck),
-            &[worker(1)],
-            &[("leased", "worker w1 has had it for 6m40s, attempt 1 of 5, stuck: it is past its timeout")],
-        );
+        let text = "worker w1 has had it for 6m40s, attempt 1 of 5, stuck: it is past its timeout";
+        let why = check(Some(stuck.clone()), &[worker(1)], &[("leased", text)]);
+        assert_eq!(actions(&why), [Some(&*format!("millpond message cancel {ID}"))]);
+        let asked = |leased| Some(MessageView { cancel_asked: true, ..leased });
+        let text = format!("{text}, and was asked to stop");
+        assert_eq!(actions(&check(asked(stuck), &[worker(1)], &[("leased", &text)])), [None]);
+        let text = "worker w1 has had it for 50s, attempt 1 of 5; it was asked to stop";
+        check(asked(leased.clone()), &[worker(1)], &[("leased", text)]);
         let over = MessageView { lease_until: Some(at(999)), ..leased };
         let text = "worker w1 had it and is silent; it waits for another worker to take it over";
         assert_eq!(
             check(Some(over.clone()), &[worker(1)], &[("lease-expired", text)]).causes[0].action,
             None
         );
-        assert!(check(Some(over), &[], &[("lease-expired", text)]).causes[0].action.is_some());
+        let text = format!("{text}; no worker of any queue is live: start one");
+        assert!(check(Some(over), &[], &[("lease-expired", &text)]).causes[0].action.is_some());
     }
 
     #[test]
@@ -452,9 +601,12 @@ mod tests {
             ..message(State::Scheduled)
         };
         let text = "it has been due for 10s, and no worker has moved it from the outbox to the log";
-        let none = "no live worker listens to queue `mail`; none ever did, as far as is known";
+        let none = "no live worker listens to queue `mail`; none ever did, as far as is known: start the program that \
+                    handles it, or `millpond work mail --exec PROGRAM`";
         check(Some(due.clone()), &[worker(0)], &[("not-relayed", text)]);
-        check(Some(due), &[], &[("not-relayed", text), ("no-listener", none)]);
+        let text = format!("{text}: no worker of any queue is live");
+        let why = check(Some(due), &[], &[("not-relayed", &text), ("no-listener", none)]);
+        assert_eq!(actions(&why), [Some("millpond worker list"); 2]);
     }
 
     #[test]
@@ -462,8 +614,13 @@ mod tests {
         let silent = WorkerView { lease_until: at(999), ..worker(0) };
         let stopped = WorkerView { stopped: true, seen_at: at(700), ..worker(0) };
         let other = WorkerView { queues: vec!["other".into()], ..worker(0) };
-        let text = "no live worker listens to queue `mail`; the last one was seen 10s ago";
+        let text = "no live worker listens to queue `mail`; the last one was seen 10s ago: start the program that \
+                    handles it, or `millpond work mail --exec PROGRAM`";
         check(Some(message(State::Ready)), &[stopped, silent, other], &[("no-listener", text)]);
+        let draining =
+            WorkerView { facts: WorkerFacts { draining: true, ..WorkerFacts::default() }, ..worker(0) };
+        let text = "each of the workers that listen to queue `mail` drains";
+        check(Some(message(State::Ready)), &[draining], &[("no-listener", text)]);
     }
 
     #[test]
@@ -479,7 +636,7 @@ mod tests {
             &[worker(2)],
             &[
                 ("behind", "7 messages of its part of the queue come before it"),
-                ("no-free-slots", "all 1 listeners are busy, with 2 handlers running"),
+                ("no-free-slots", "all 2 slots of 1 worker are busy"),
             ],
         );
         let suspect = |size| MessageView { suspect: size, ..message(State::Ready) };
@@ -487,5 +644,106 @@ mod tests {
         check(Some(suspect(1)), &[worker(0)], &[("suspect-waits", alone)]);
         let group = "workers died with it in hand, so it runs in a group of at most 64";
         check(Some(suspect(64)), &[worker(0)], &[("suspect-waits", group)]);
+    }
+
+    #[test]
+    fn what_is_behind_others_has_a_pace() {
+        let rate = |leased_per_second| Rate {
+            minutes: 1,
+            arrived_per_second: 0.0,
+            leased_per_second,
+            ended_per_second: 0.0,
+            ended: 0,
+            retried: 0,
+            dead: 0,
+        };
+        for (before, rates, expected) in [
+            (1, vec![], "1 message of its part of the queue comes before it"),
+            (
+                120,
+                vec![rate(0.0), rate(2.0)],
+                "120 messages of its part of the queue come before it; at 2.0/s, its turn is in about 1m",
+            ),
+            (
+                2,
+                vec![rate(0.0)],
+                "2 messages of its part of the queue come before it; none was taken in the last hour",
+            ),
+        ] {
+            let behind = MessageView { behind: Some(before), ..message(State::Ready) };
+            let around = Around { rates, ..Around::default() };
+            let why = check_with(Some(behind), &[worker(0)], around, &[("behind", expected)]);
+            assert_eq!(actions(&why), [Some("millpond why mail")]);
+        }
+    }
+
+    #[test]
+    fn the_longest_of_the_jobs_that_hold_the_slots_are_named() {
+        let row = MessageRow {
+            id: ID.parse().unwrap(),
+            queue: "mail".into(),
+            kind: "mail.welcome".into(),
+            key: None,
+            state: State::Leased,
+            attempt: 1,
+            attempts_max: None,
+            sent_at: at(900),
+            ready_at: None,
+            wait: None,
+            run: Some(Duration::from_secs(90)),
+            reason: None,
+            error: None,
+            worker: None,
+            headers: Value::Null,
+            content_type: String::new(),
+            body: Vec::new(),
+        };
+        let around = Around { running: vec![row], ..Around::default() };
+        let text = format!("all 4 slots of 2 workers are busy; the longest: mail.welcome for 1m30s ({ID})");
+        check_with(Some(message(State::Ready)), &[worker(2), worker(2)], around, &[("no-free-slots", &text)]);
+        let free = "nothing holds it: it will be leased at the next poll";
+        check(Some(message(State::Ready)), &[worker(2), worker(1)], &[("ready", free)]);
+    }
+
+    #[test]
+    fn every_pause_that_holds_it_is_named() {
+        let pause = |scope, reason: Option<&str>, until| Pause {
+            scope,
+            reason: reason.map(str::to_owned),
+            actor: "ann".into(),
+            since: at(940),
+            until,
+        };
+        use millpond::view::Scope;
+        let all = pause(Scope::Global, None, Some(at(1_060)));
+        let one = pause(Scope::Queue("mail".into()), Some("deploy"), None);
+        let expected = [
+            ("paused", "every queue has been paused for 1m by ann; it ends in 1m"),
+            ("paused", "queue `mail` has been paused for 1m by ann (deploy); it has no end"),
+        ];
+        let paused_by = vec![all, one];
+        let around = || Around { paused_by: paused_by.clone(), ..Around::default() };
+        let why = check_with(Some(message(State::Ready)), &[worker(0)], around(), &expected);
+        assert_eq!(why.causes[0].until, Some(at(1_060)));
+        assert_eq!(actions(&why), [Some("millpond queue resume --all"), Some("millpond queue resume mail")]);
+        let later = MessageView { ready_at: Some(at(1_010)), ..message(State::Scheduled) };
+        let both = [("scheduled", "it was sent to be due later; due in 10s"), expected[0], expected[1]];
+        let why = check_with(Some(later), &[worker(0)], around(), &both);
+        assert_eq!(actions(&why)[0], Some(&*format!("millpond message retry {ID}")));
+    }
+
+    #[test]
+    fn workers_say_which_kinds_they_know() {
+        let knowing = |kinds: &[&str]| {
+            let kinds = kinds.iter().map(|kind| (*kind).to_owned()).collect();
+            WorkerView { facts: WorkerFacts { kinds, ..WorkerFacts::default() }, ..worker(0) }
+        };
+        let text = "1 worker listens and has no handler of kind `mail`; they know a, b";
+        check(Some(message(State::Ready)), &[knowing(&["b", "a"])], &[("no-handler", text)]);
+        let text = "2 workers listen, none has a handler of kind `mail`; they know a, b";
+        check(Some(message(State::Ready)), &[knowing(&["b"]), knowing(&["a", "b"])], &[("no-handler", text)]);
+        let free = "nothing holds it: it will be leased at the next poll";
+        check(Some(message(State::Ready)), &[knowing(&["b"]), knowing(&["mail"])], &[("ready", free)]);
+        check(Some(message(State::Ready)), &[knowing(&["b"]), knowing(&[])], &[("ready", free)]);
     }
 }

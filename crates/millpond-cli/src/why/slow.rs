@@ -24,6 +24,8 @@ pub(super) struct Facts<'a> {
     pub(super) now: Timestamp,
     pub(super) queue: &'a QueueView,
     pub(super) workers: &'a [WorkerView],
+    /// Messages that are due in the outbox and were not moved yet.
+    pub(super) due: u64,
     /// The last minute, 5 and 60, if counters can be read.
     pub(super) rates: Option<[Rate; 3]>,
     /// How long the newest runs took, sorted.
@@ -68,6 +70,8 @@ pub(super) struct Advice {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Lag {
     pub(super) ready: u64,
+    /// In the outbox, among those below, and due.
+    pub(super) due: u64,
     pub(super) scheduled: u64,
     pub(super) retrying: u64,
     pub(super) oldest_age_ms: Option<u64>,
@@ -135,6 +139,7 @@ pub(super) fn slow(facts: &Facts<'_>) -> Slow {
         advice: advice(facts, &slots),
         lag: Lag {
             ready: queue.ready,
+            due: facts.due,
             scheduled: queue.scheduled,
             retrying: queue.retrying,
             oldest_age_ms: age(facts).map(millis),
@@ -157,7 +162,7 @@ pub(super) fn slow(facts: &Facts<'_>) -> Slow {
 }
 
 fn age(facts: &Facts<'_>) -> Option<Duration> {
-    facts.queue.oldest_ready.map(|oldest| facts.now.since(oldest))
+    facts.queue.oldest_ready.filter(|_| 0 < facts.queue.ready).map(|oldest| facts.now.since(oldest))
 }
 
 fn runs(runs: &[Duration]) -> Option<Runs> {
@@ -196,14 +201,15 @@ fn advice(facts: &Facts<'_>, slots: &Slots) -> Advice {
     let not = |code, why: String, words: Option<String>| {
         say(code, false, format!("more workers would not help: {why}"), words)
     };
-    let wait = waiting(facts.queue.ready);
+    let pending = facts.queue.ready + facts.due;
+    let wait = waiting(pending);
     let age = age(facts).unwrap_or_default();
     if let Some(pause) = facts.queue.paused_by.first() {
         return not("paused", pause_text(pause, facts.now), Some(pause_action(pause)));
     }
-    if facts.queue.ready == 0 {
+    if pending == 0 {
         let text = match facts.queue.leased {
-            0 => "nothing is slow: nothing is ready".to_owned(),
+            0 => "nothing is slow: nothing waits".to_owned(),
             1 => "nothing is slow: 1 message is being worked on and none waits".to_owned(),
             count => format!("nothing is slow: {count} messages are being worked on and none waits"),
         };
@@ -228,7 +234,10 @@ fn advice(facts: &Facts<'_>, slots: &Slots) -> Advice {
         return not("slots-stuck", text, Some("worker list".to_owned()));
     }
     if age < AGE_FINE {
-        let text = format!("nothing is slow: {wait}, the oldest for {}", coarse(age));
+        let text = match facts.queue.ready {
+            0 => format!("nothing is slow: {wait} in the outbox to be moved"),
+            _ => format!("nothing is slow: {wait}, the oldest for {}", coarse(age)),
+        };
         return say("nothing-slow", false, text, None);
     }
     if slots.slots <= slots.busy {
@@ -309,10 +318,11 @@ impl Slow {
         let mut lines = vec![(
             "waits",
             format!(
-                "{} ready{}; {} due later, {} of them after an attempt",
+                "{} ready{}; {} in the outbox, {} of them due, {} after an attempt",
                 self.lag.ready,
                 oldest.unwrap_or_default(),
                 self.lag.scheduled + self.lag.retrying,
+                self.lag.due,
                 self.lag.retrying
             ),
         )];
@@ -439,7 +449,8 @@ mod tests {
         code: &str,
         text: &str,
     ) -> Slow {
-        let facts = Facts { now: NOW, queue: &queue, workers, rates, runs: &[], paste: &Paste::default() };
+        let facts =
+            Facts { now: NOW, queue: &queue, workers, due: 0, rates, runs: &[], paste: &Paste::default() };
         let slow = slow(&facts);
         assert_eq!((slow.advice.code, slow.advice.text.as_str()), (code, text));
         slow
@@ -461,7 +472,7 @@ mod tests {
         let slow = check(paused, &[], well, "paused", text);
         assert_eq!(slow.advice.action.as_deref(), Some("millpond queue resume mail"));
         let idle = QueueView { ready: 0, leased: 0, oldest_ready: None, ..queue() };
-        check(idle.clone(), &[], well, "nothing-waits", "nothing is slow: nothing is ready");
+        check(idle.clone(), &[], well, "nothing-waits", "nothing is slow: nothing waits");
         let text = "nothing is slow: 3 messages are being worked on and none waits";
         check(QueueView { leased: 3, ..idle }, &[worker(3)], well, "nothing-waits", text);
         let text = "a worker would help: 40 messages wait and nobody listens";
@@ -510,13 +521,14 @@ mod tests {
             now: NOW,
             queue: &queue,
             workers: &workers,
+            due: 1,
             rates: Some(rates(7, 1, 500)),
             runs: &runs,
             paste: &Paste::default(),
         };
         let text = slow(&facts).text();
         let expected = "\n\
-            waits       40 ready, the oldest for 1m30s; 5 due later, 3 of them after an attempt\n\
+            waits       40 ready, the oldest for 1m30s; 5 in the outbox, 1 of them due, 3 after an attempt\n\
             1 min       12/s arrive, 9.0/s end\n\
             5 min       12/s arrive, 9.0/s end\n\
             60 min      12/s arrive, 9.0/s end\n\
