@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use millpond_core::error::Result;
+use millpond_core::error::{Code, ErrorKind, Result};
 use millpond_core::poll::{self, PollSettings, PollStep};
 use millpond_core::store::{Pulse, QueueId};
 use tokio::sync::watch;
@@ -108,9 +108,19 @@ impl PulseLoop {
     /// once, so that it hears what is wanted of it.
     async fn read_again(&self) -> Result<()> {
         for station in &self.stations {
-            if let Some(queue) = self.pond.store().queue(station.queue.name.clone()).await? {
-                station.tuning.set(queue.settings);
-                self.pond.refresh(queue);
+            match self.pond.store().queue(station.queue.name.clone()).await {
+                Ok(Some(queue)) => {
+                    station.tuning.set(queue.settings);
+                    self.pond.refresh(queue);
+                }
+                Ok(None) => {}
+                Err(error) if error.kind() == ErrorKind::Unavailable && error.code() != Code::Internal => {
+                    return Err(error);
+                }
+                Err(error) => {
+                    let queue = &station.queue.name;
+                    tracing::warn!(%queue, %error, cause = error.causes(), "settings cannot be read: the old ones stay");
+                }
             }
         }
         // Also the first time: something may have come since the worker's first renewal.

@@ -95,6 +95,7 @@ macro_rules! contract {
                 what_waits_can_be_made_due
                 a_running_worker_follows_the_settings
                 a_changed_number_of_attempts_counts_at_once
+                a_failure_has_a_class
                 a_purge_drops_what_waits_and_not_what_runs
                 a_worker_does_what_an_operator_wishes
                 every_change_is_a_line_of_the_audit

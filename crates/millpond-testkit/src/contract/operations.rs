@@ -298,6 +298,28 @@ pub async fn a_changed_number_of_attempts_counts_at_once(bench: &Bench) {
     assert_eq!(seen.attempts(id), [1]);
 }
 
+/// A dead letter says of which class its last failure was.
+pub async fn a_failure_has_a_class(bench: &Bench) {
+    let settings = QueueSettings { attempts_max: 1, timeout: Some(Duration::from_millis(200)), ..SETTINGS };
+    let queue = bench.queue::<u32>(settings).await;
+    let handler = async |job: Job<u32>| match job.body {
+        1 => "one".parse::<u32>().map(drop),
+        2 => panic!("boom"),
+        _ => {
+            job.cancelled().await;
+            "late".parse::<u32>().map(drop)
+        }
+    };
+    let worker = Running::start(bench.node().worker().handle(&queue, handler));
+    bench.send(&queue, [1, 2, 3]).await;
+    let died = async || (bench.counts(&queue).await.dead == 3).then_some(());
+    bench.eventually("all three are dead", died).await;
+    worker.stop().await;
+    let mut classes: Vec<_> = bench.dead(&queue).await.into_iter().filter_map(|dead| dead.class).collect();
+    classes.sort();
+    assert_eq!(classes, ["ParseIntError", "panic", "timeout"]);
+}
+
 /// A purge drops what waits, counts it, and leaves alone what runs.
 pub async fn a_purge_drops_what_waits_and_not_what_runs(bench: &Bench) {
     let queue = bench.queue::<u32>(SETTINGS).await;
