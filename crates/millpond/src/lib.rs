@@ -13,7 +13,7 @@ pub use millpond_core::poll::PollSettings;
 pub use millpond_core::queue::{HistoryLevel, QueueSettings};
 pub use millpond_core::redact::redact;
 pub use millpond_core::settle::Verdict;
-pub use millpond_core::store::{Store, Stored};
+pub use millpond_core::store::{Act, Changed, Purged, Redrive, Store, Stored};
 pub use millpond_core::time::Timestamp;
 pub use millpond_core::{query, state, text, view};
 pub use millpond_engine::body::{Body, BodyError, Encoded, Raw};
