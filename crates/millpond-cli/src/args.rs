@@ -263,21 +263,17 @@ pub(crate) mod tests {
             }
         }
         words.extend(word);
-        let end = words.iter().position(|word| matches!(word.as_str(), "|" | ">" | ">>" | "&"));
+        let end = words.iter().position(|word| matches!(word.as_str(), "|" | ">" | ">>" | "&" | "&&" | "||" | ";" | "<"));
         words.truncate(end.unwrap_or(words.len()));
         words
     }
 
-    /// Words that the program understands: every flag and every value.
-    #[track_caller]
-    pub(crate) fn check(words: &[String], place: &str) {
-        if let Err(error) = Args::try_parse_from(words) {
-            let is_help = matches!(
-                error.kind(),
-                clap::error::ErrorKind::DisplayHelp | clap::error::ErrorKind::DisplayVersion
-            );
-            assert!(is_help, "{place}\n{error}");
-        }
+    /// Why the program does not understand a line, every flag and every value in it.
+    pub(crate) fn refused(line: &str) -> Option<String> {
+        use clap::error::ErrorKind as Kind;
+        let error = Args::try_parse_from(words(line)).err()?;
+        let is_help = matches!(error.kind(), Kind::DisplayHelp | Kind::DisplayVersion);
+        (!is_help).then(|| format!("{line}\n  {}", error.to_string().lines().next().unwrap_or_default()))
     }
 
     #[test]

@@ -128,6 +128,25 @@ mod tests {
         found
     }
 
+    /// Each command in backticks can be read by the program. One that is only mentioned may lack arguments.
+    #[test]
+    fn every_command_that_a_page_names_is_one() {
+        let (mut seen, mut wrong) = (0, Vec::new());
+        for entry in PAGES {
+            for line in entry.text.split('`').skip(1).step_by(2).filter(|code| code.starts_with("millpond "))
+            {
+                let line = line.replace('\n', " ").replace("--expect N", "--expect 1");
+                let line = line.replace("ID", "0192c5d2-7b1e-7c4e-9d39-1f7b2f6c1a10");
+                let is_mention = |why: &String| why.contains("not provided") || why.contains("is required");
+                let refused = crate::args::tests::refused(&line).filter(|why| !is_mention(why));
+                wrong.extend(refused.map(|why| format!("{}: {why}", entry.code)));
+                seen += 1;
+            }
+        }
+        assert!(50 < seen, "only {seen} commands were seen");
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
     #[test]
     fn no_word_has_two_pages() {
         let all: BTreeSet<_> = PAGES.iter().map(|entry| entry.code).collect();
