@@ -6,6 +6,7 @@ use millpond_core::store::{CLAIM_MESSAGES_MAX, Claim, ClaimRef, Lease, LeaseRequ
 use millpond_core::time::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
+use crate::cancel::Cursor;
 use crate::draft::Part;
 use crate::error::Tried;
 use crate::sabotage::sabotaged;
@@ -31,10 +32,16 @@ impl Tx<'_> {
 
     fn lease_part(&mut self, request: &LeaseRequest, partition: i64, lane: Lane) -> Tried<Lease> {
         let subscription = self.subscription(request.queue)?;
-        let top = self.cursor(subscription, partition)?;
-        let (top, marks) = self.pass_cancelled(subscription, partition, top)?;
-        let after = top.map_or(-1, |(offset, _)| offset);
-        let mut messages = self.read_after(request, partition, after, lane)?;
+        let mut top = self.cursor(subscription, partition)?;
+        let mut messages = self.read_after(request, partition, top, lane)?;
+        if messages.is_empty() {
+            return Ok(Lease::Empty);
+        }
+        let (passed, marks) = self.pass_cancelled(subscription, partition, top)?;
+        if passed != top {
+            top = passed;
+            messages = self.read_after(request, partition, top, lane)?;
+        }
         let (Some(first), Some(last)) = (messages.first(), messages.last()) else { return Ok(Lease::Empty) };
         if first.suspect == 1 && !request.hands_empty {
             return Ok(Lease::EmptyHandsFirst);
@@ -86,9 +93,10 @@ impl Tx<'_> {
         &self,
         request: &LeaseRequest,
         partition: i64,
-        after: i64,
+        cursor: Cursor,
         lane: Lane,
     ) -> Tried<Vec<Leased>> {
+        let after = cursor.map_or(-1, |(offset, _)| offset);
         let most = request.messages_max.min(CLAIM_MESSAGES_MAX);
         let mut read = self.conn.prepare_cached(sql("log_read"))?;
         let mut rows = read.query(params![partition, after, most as i64])?;
