@@ -6,7 +6,7 @@
 
 use millpond_core::fingerprint::fingerprint;
 use millpond_core::message::{Leased, MessageId, Offset};
-use millpond_core::reason::{DropReason, EventKind};
+use millpond_core::reason::{DropReason, EventKind, OutboxReason};
 use millpond_core::state::{Place, State};
 use millpond_core::store::{Act, Changed, ClaimRef, QueueId};
 use rusqlite::{OptionalExtension, Row, params};
@@ -177,8 +177,8 @@ impl Tx<'_> {
         let row = |row: &Row<'_>| {
             let attempt = row.get(3)?;
             let reason: String = row.get(5)?;
-            let reason = millpond_core::reason::OutboxReason::parse(&reason);
-            let reason = reason.unwrap_or(millpond_core::reason::OutboxReason::Delay);
+            // A word of a later release counts as what it is at least: waiting.
+            let reason = OutboxReason::parse(&reason).unwrap_or(OutboxReason::Delay);
             let state = State::of(Place::Outbox { reason, attempt });
             let (seq, queue) = (row.get(0)?, QueueId(row.get(1)?));
             Ok(Waiting { seq, queue, kind: row.get(2)?, attempt, releases: row.get(4)?, state })
@@ -282,7 +282,7 @@ impl Tx<'_> {
         Ok(next.query_map(key, |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// Marks of these offsets have done their work; answers nothing, as a purge counts them itself.
+    /// The marks of these offsets have done their work.
     pub(crate) fn forget_cancels(&self, subscription: i64, partition: i64, range: (i64, i64)) -> Tried<()> {
         let key = params![subscription, partition, range.0, range.1];
         self.conn.prepare_cached(sql("cancel_delete_range"))?.execute(key)?;

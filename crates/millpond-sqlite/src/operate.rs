@@ -7,7 +7,8 @@ use millpond_core::view::{Pause, Scope, Wish};
 use serde_json::Value;
 
 use crate::connect::SqliteStore;
-use crate::writer::Durable;
+use crate::error::Tried;
+use crate::writer::{Durable, Tx};
 
 /// Most messages that one call redrives: each costs a look-up and several rows, under the one write lock.
 const REDRIVES_MAX: usize = 500;
@@ -34,36 +35,24 @@ impl Operate for SqliteStore {
     }
 
     fn cancel(&self, ids: Vec<MessageId>, act: Act) -> BoxFuture<'_, Result<Vec<Changed>>> {
-        let doing = "cancel messages";
-        match limited(doing, ids.len(), IDS_MAX) {
-            Ok(()) => self.writer.write(Durable::Yes, doing, move |tx| tx.cancel(&ids, &act)),
-            Err(error) => Box::pin(std::future::ready(Err(error))),
-        }
+        let size = (ids.len(), IDS_MAX);
+        self.limited(Durable::Yes, "cancel messages", size, move |tx| tx.cancel(&ids, &act))
     }
 
     fn hasten(&self, ids: Vec<MessageId>, act: Act) -> BoxFuture<'_, Result<Vec<Changed>>> {
-        let doing = "make messages due";
-        match limited(doing, ids.len(), IDS_MAX) {
-            Ok(()) => self.writer.write(Durable::Yes, doing, move |tx| tx.hasten(&ids, &act)),
-            Err(error) => Box::pin(std::future::ready(Err(error))),
-        }
+        let size = (ids.len(), IDS_MAX);
+        self.limited(Durable::Yes, "make messages due", size, move |tx| tx.hasten(&ids, &act))
     }
 
     fn redrive(&self, redrives: Vec<Redrive>, act: Act) -> BoxFuture<'_, Result<Vec<Changed>>> {
-        let doing = "redrive dead letters";
-        match limited(doing, redrives.len(), REDRIVES_MAX) {
-            Ok(()) => self.writer.write(Durable::Yes, doing, move |tx| tx.redrive(&redrives, &act)),
-            Err(error) => Box::pin(std::future::ready(Err(error))),
-        }
+        let size = (redrives.len(), REDRIVES_MAX);
+        self.limited(Durable::Yes, "redrive dead letters", size, move |tx| tx.redrive(&redrives, &act))
     }
 
     fn remove_dead_letters(&self, ids: Vec<MessageId>, act: Act) -> BoxFuture<'_, Result<Vec<Changed>>> {
-        let doing = "delete dead letters";
+        let size = (ids.len(), IDS_MAX);
         // Also while the disk is full: it makes room.
-        match limited(doing, ids.len(), IDS_MAX) {
-            Ok(()) => self.writer.write(Durable::No, doing, move |tx| tx.remove_dead_letters(&ids, &act)),
-            Err(error) => Box::pin(std::future::ready(Err(error))),
-        }
+        self.limited(Durable::No, "delete dead letters", size, move |tx| tx.remove_dead_letters(&ids, &act))
     }
 
     fn purge(&self, queue: String, rows_max: usize, act: Act) -> BoxFuture<'_, Result<Purged>> {
@@ -76,11 +65,19 @@ impl Operate for SqliteStore {
     }
 }
 
-/// Refuses a call that would hold the write lock for too long.
-fn limited(doing: &str, count: usize, most: usize) -> Result<()> {
-    if count <= most {
-        return Ok(());
+impl SqliteStore {
+    /// Runs a change of `count` messages, of which one call takes at most `most`: it holds the one write lock.
+    fn limited<T: Send + 'static>(
+        &self,
+        durable: Durable,
+        doing: &'static str,
+        (count, most): (usize, usize),
+        apply: impl FnMut(&mut Tx<'_>) -> Tried<T> + Send + 'static,
+    ) -> BoxFuture<'_, Result<T>> {
+        if count <= most {
+            return self.writer.write(durable, doing, apply);
+        }
+        let why = format!("it names {count} messages; one call takes at most {most}");
+        Box::pin(std::future::ready(Err(Error::new(Code::BatchTooLarge, doing).because(why))))
     }
-    let why = format!("it names {count} messages; one call takes at most {most}");
-    Err(Error::new(Code::BatchTooLarge, doing).because(why))
 }
