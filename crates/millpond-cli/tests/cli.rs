@@ -51,7 +51,6 @@ fn a_store_that_is_missing_is_not_made_by_looking() {
         "dead-letter list",
         "dead-letter redrive --all",
         "migrate status",
-        "health",
         &format!("message get {id}"),
         &format!("why {id}"),
     ] {

@@ -182,8 +182,10 @@ pub fn hints(facts: &Facts) -> Vec<Hint> {
 }
 
 fn from_store(finding: &Finding) -> Hint {
-    let Finding { code, severity, text, action } = finding.clone();
-    Hint { code, level: severity.into(), message: text, count: None, action }
+    let Finding { code, severity, text, action } = finding;
+    // What a store advises is a sentence, not a command.
+    let message = action.as_ref().map_or_else(|| text.clone(), |action| format!("{text}: {action}"));
+    Hint::new(code, (*severity).into(), message)
 }
 
 fn heartbeat_stale(facts: &Facts) -> Option<Hint> {
@@ -271,7 +273,7 @@ fn without_listener(facts: &Facts, queue: &QueueView) -> Option<Hint> {
     let pending = pending(facts, queue);
     (0 < pending && queue.listeners == 0).then(|| {
         let text =
-            format!("queue `{}` has {pending} messages and no live worker listens: start one", queue.name);
+            format!("queue `{}` has {} and no live worker listens: start one", queue.name, messages(pending));
         let hint = Hint::new("QUEUE_WITHOUT_LISTENER", Level::Warn, text);
         hint.count(pending).action(format!("why {}", queue.name))
     })
@@ -408,6 +410,10 @@ fn paused(facts: &Facts) -> Vec<Hint> {
         Hint::new("QUEUE_PAUSED", Level::Info, pause_text(pause, facts.now)).action(pause_action(pause))
     };
     seen.iter().map(hint).collect()
+}
+
+fn messages(count: u64) -> String {
+    if count == 1 { "1 message".to_owned() } else { format!("{count} messages") }
 }
 
 /// A duration to the second, unless it is less than one.
@@ -659,6 +665,6 @@ mod tests {
         let findings = vec![finding(Severity::Info, "A"), finding(Severity::Critical, "B")];
         let facts = Facts { failed: 1, findings, ..well() };
         let expected = [("B", Level::Critical), ("FAILED_JOBS_PRESENT", Level::Warn), ("A", Level::Info)];
-        check(&facts, &expected, "x");
+        check(&facts, &expected, "x: do y");
     }
 }

@@ -35,13 +35,14 @@ impl Screen<'_> {
     /// At most as many lines as there are rows, none longer than there are columns.
     pub(super) fn lines(&self, frame: &Frame) -> Vec<String> {
         let (queues, workers) = (self.queues(frame), self.workers(frame));
-        // Two lines above, an empty one between, and one below.
-        let room = self.rows.saturating_sub(4);
+        // Two lines above, an empty one and the sums of workers between, and one below.
+        let room = self.rows.saturating_sub(5);
         let for_workers = workers.len().min(room.saturating_sub(queues.len()).max(WORKERS_MIN).min(room));
         let for_queues = room - for_workers;
-        let mut lines = vec![(self.head(frame), Look::Plain), (self.totals(frame), Look::Plain)];
+        let mut lines = vec![(self.head(frame), Look::Plain), (of_queues(frame), Look::Plain)];
         lines.extend(cut(queues, for_queues));
         lines.push((String::new(), Look::Plain));
+        lines.push((of_workers(frame), Look::Plain));
         lines.extend(cut(workers, for_workers));
         if self.rows < usize::MAX {
             lines.push((self.foot(frame), Look::Plain));
@@ -53,24 +54,6 @@ impl Screen<'_> {
     fn head(&self, frame: &Frame) -> String {
         let store = if self.store.is_empty() { String::new() } else { format!("  {}", self.store) };
         format!("millpond top{store}  {}", instant::rfc3339(frame.at))
-    }
-
-    fn totals(&self, frame: &Frame) -> String {
-        let totals = &frame.totals;
-        let stuck = if 0 < totals.stuck { format!(", {} stuck", totals.stuck) } else { String::new() };
-        format!(
-            "{}: {} ready, {} leased, {} waiting, {} dead, {} in, {} out · {}: {} of {} busy{stuck}",
-            counted(totals.queues, "queue"),
-            totals.ready,
-            totals.leased,
-            totals.waiting,
-            totals.dead,
-            rate(totals.in_per_second),
-            rate(totals.out_per_second),
-            counted(totals.workers, "worker"),
-            totals.busy,
-            totals.slots
-        )
     }
 
     fn foot(&self, frame: &Frame) -> String {
@@ -97,7 +80,7 @@ impl Screen<'_> {
         const NAMES: [&str; 9] =
             ["WORKER", "BUSY", "BEAT", "STUCK", "DONE", "FAILED", "STATE", "QUEUES", "ERROR"];
         if frame.workers.is_empty() {
-            return vec![("no workers".to_owned(), Look::Plain)];
+            return Vec::new();
         }
         let needs = |row: &WorkerRow| row.state == "lost" || row.error.is_some() || 0 < row.stuck;
         self.grid(&NAMES, frame.workers.iter().map(|row| (cells_of_worker(row), needs(row))).collect())
@@ -156,6 +139,29 @@ fn shortened(text: &str, width: usize) -> String {
         return text.to_owned();
     }
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+fn of_queues(frame: &Frame) -> String {
+    let totals = &frame.totals;
+    format!(
+        "{}: {} ready, {} leased, {} waiting, {} dead, {} in, {} out",
+        counted(totals.queues, "queue"),
+        totals.ready,
+        totals.leased,
+        totals.waiting,
+        totals.dead,
+        rate(totals.in_per_second),
+        rate(totals.out_per_second)
+    )
+}
+
+fn of_workers(frame: &Frame) -> String {
+    let totals = &frame.totals;
+    if totals.workers == 0 {
+        return "no live workers".to_owned();
+    }
+    let stuck = if 0 < totals.stuck { format!(", {} stuck", totals.stuck) } else { String::new() };
+    format!("{}: {} of {} slots busy{stuck}", counted(totals.workers, "worker"), totals.busy, totals.slots)
 }
 
 fn counted(count: usize, thing: &str) -> String {
@@ -240,10 +246,11 @@ mod tests {
         let lines = screen(110, 12).lines(&frame(1, 1));
         let expected = [
             "millpond top  sqlite://app.db  1970-01-01T02:46:40Z",
-            "1 queue: 7 ready, 1 leased, 5 waiting, 0 dead, – in, – out · 1 worker: 3 of 4 busy",
+            "1 queue: 7 ready, 1 leased, 5 waiting, 0 dead, – in, – out",
             "QUEUE   READY  LEASED  WAITING  DEAD  OLDEST  IN/S  OUT/S  PROBLEMS",
             "mail-0      7       1        5     0     10s     –      –",
             "",
+            "1 worker: 3 of 4 slots busy",
             "WORKER  BUSY  BEAT  STUCK  DONE  FAILED  STATE  QUEUES  ERROR",
             "w0       3/4    3s      0     0       0  live   mail",
             "q quit  s sort: problems  r read now  every 1s  read in 3 ms",
@@ -255,7 +262,7 @@ mod tests {
     fn what_has_no_room_is_counted() {
         let lines = screen(80, 16).lines(&frame(30, 30));
         assert_eq!(lines.len(), 16);
-        assert!(lines.contains(&"… 24 more".to_owned()), "{lines:#?}");
+        assert!(lines.contains(&"… 25 more".to_owned()), "{lines:#?}");
         assert!(lines.contains(&"… 28 more".to_owned()), "{lines:#?}");
     }
 }

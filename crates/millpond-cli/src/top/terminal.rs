@@ -76,3 +76,46 @@ fn say(text: &str) -> io::Result<()> {
     stdout.write_all(text.as_bytes())?;
     stdout.flush()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Read as _;
+    use std::process::Command;
+
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+    use super::*;
+
+    const INNER: &str = "MILLPOND_OF_TEST_PANICS";
+
+    /// Runs itself once more, in a terminal, and there it panics.
+    #[test]
+    fn a_panic_gives_the_terminal_back_before_it_is_said() {
+        if std::env::var_os(INNER).is_some() {
+            let _terminal = Terminal::enter().unwrap();
+            panic!("of the test");
+        }
+        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&terminal).unwrap();
+        unlockpt(&terminal).unwrap();
+        let name = ptsname(&terminal, Vec::new()).unwrap();
+        let side = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+        let before = format!("{:?}", tcgetattr(&side).unwrap().local_modes);
+        let end = || side.try_clone().unwrap();
+        let mut inner = Command::new(std::env::current_exe().unwrap());
+        inner.args(["--exact", "top::terminal::tests::a_panic_gives_the_terminal_back_before_it_is_said"]);
+        inner.arg("--nocapture").env(INNER, "1").stdin(end()).stdout(end()).stderr(end());
+        let mut inner = inner.spawn().unwrap();
+        let (mut terminal, mut seen) = (File::from(terminal), String::new());
+        while !seen.contains("of the test") {
+            let mut bytes = [0; 4096];
+            let count = terminal.read(&mut bytes).unwrap();
+            seen.push_str(&String::from_utf8_lossy(&bytes[..count]));
+        }
+        assert!(!inner.wait().unwrap().success());
+        let at = |text: &str| seen.find(text).unwrap_or_else(|| panic!("no {text:?} in {seen:?}"));
+        assert!(at(ENTER) < at(LEAVE) && at(LEAVE) < at("of the test"), "{seen:?}");
+        assert_eq!(format!("{:?}", tcgetattr(&side).unwrap().local_modes), before);
+    }
+}
