@@ -359,9 +359,11 @@ fn view_of_delivery(conn: &Connection, id: MessageId, delivery: &Delivery) -> Tr
         (Place::Claimed, Some(run)) => {
             view.attempt += 1;
             view.since = Some(run.leased_at);
-            view.cancel_asked = conn
-                .prepare_cached(sql("cancel_of_message"))?
-                .exists(params![row.subscription, row.partition, row.offset])?;
+            view.cancel_asked = conn.prepare_cached(sql("cancel_of_message"))?.exists(params![
+                row.subscription,
+                row.partition,
+                row.offset
+            ])?;
             view.worker.clone_from(&run.worker);
             view.lease_until = match run.expires_at {
                 Some(expires_at) => Some(expires_at),

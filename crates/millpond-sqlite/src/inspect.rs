@@ -20,11 +20,11 @@ use crate::connect::{SqliteStore, at_one_moment};
 use crate::dead_letters::{dead_letters, groups};
 use crate::error::Tried;
 use crate::find::{instant, message_view};
+use crate::info::info;
 use crate::log::pulse;
 use crate::messages::messages;
 use crate::pause::{holding, pauses};
 use crate::queues::stored_queues;
-use crate::info::info;
 use crate::sql::sql;
 use crate::waiting::{outbox, summary};
 
