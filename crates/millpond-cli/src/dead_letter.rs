@@ -1,15 +1,20 @@
 //! `millpond dead-letter`: what no attempt will be made for any more, and how it gets another life.
 
+mod get;
+mod groups;
 mod list;
 mod redrive;
+mod remove;
+mod view;
 
-use millpond::MessageId;
-use millpond::query::{Field, Query};
+use millpond::query::{Field, Subject};
 use millpond::text::nearest;
+use millpond::Pond;
 use millpond_core::reason::DropReason;
 
-use crate::exit::Done;
-use crate::{Context, message};
+use crate::exit::{Done, Failure};
+use crate::filter::Chosen;
+use crate::{Context, filter};
 
 /// What can be done with dead letters.
 #[derive(Debug, clap::Subcommand)]
@@ -17,22 +22,32 @@ pub(crate) enum Verb {
     /// Dead letters, newest first
     #[command(alias = "ls")]
     List(list::Args),
+    /// Dead letters by what they have in common, the largest group first
+    Groups(groups::Args),
+    /// One dead letter with its body, its errors and its run log
+    Get(get::Args),
     /// Send dead letters again, each under a new id
-    Redrive(redrive::Args),
+    Redrive(Box<redrive::Args>),
+    /// Delete dead letters for good
+    #[command(alias = "rm")]
+    Remove(Box<remove::Args>),
 }
 
 /// Which dead letters.
-#[derive(Debug, clap::Args)]
-struct Filter {
-    /// Of this queue
-    #[arg(long)]
-    queue: Option<String>,
+#[derive(Debug, Clone, clap::Args)]
+struct Letters {
+    #[command(flatten)]
+    filter: filter::Filter,
     /// With this reason, such as exhausted or refused
-    #[arg(long, value_parser = reason)]
+    #[arg(long, value_name = "REASON", value_parser = reason)]
     reason: Option<String>,
-    /// This one; may be repeated
-    #[arg(long = "id", value_name = "ID", value_parser = message::id)]
-    ids: Vec<MessageId>,
+}
+
+impl Letters {
+    async fn read(self, pond: &Pond, context: &Context) -> Result<Chosen, Failure> {
+        let reason = self.reason.map(|reason| (Field::Reason, reason));
+        self.filter.read(Subject::DeadLetter, reason, pond, context).await
+    }
 }
 
 /// One of the closed list.
@@ -45,32 +60,13 @@ fn reason(text: &str) -> Result<String, String> {
     Err(format!("there is no such reason; {near}known are {}", known.join(", ")))
 }
 
-impl Filter {
-    /// Whether it names anything.
-    fn is_empty(&self) -> bool {
-        self.queue.is_none() && self.reason.is_none() && self.ids.is_empty()
-    }
-
-    /// As the store takes it.
-    fn into_query(self) -> Query {
-        let mut query = Query::default();
-        if let Some(queue) = self.queue {
-            query = query.and(Field::Queue, [queue]);
-        }
-        if let Some(reason) = self.reason {
-            query = query.and(Field::Reason, [reason]);
-        }
-        if !self.ids.is_empty() {
-            query = query.and(Field::Id, self.ids.iter().map(ToString::to_string));
-        }
-        query
-    }
-}
-
 /// Runs a verb.
 pub(crate) async fn run(verb: Verb, context: &Context) -> Done {
     match verb {
         Verb::List(args) => list::run(args, context).await,
-        Verb::Redrive(args) => redrive::run(args, context).await,
+        Verb::Groups(args) => groups::run(args, context).await,
+        Verb::Get(args) => get::run(args, context).await,
+        Verb::Redrive(args) => redrive::run(*args, context).await,
+        Verb::Remove(args) => remove::run(*args, context).await,
     }
 }

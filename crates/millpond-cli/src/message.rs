@@ -1,5 +1,7 @@
-//! `millpond message`: one message, with where it is and how it fared.
+//! `millpond message`: where messages are and how they fared; making them due, and taking them out.
 
+pub(crate) mod change;
+pub(crate) mod list;
 mod shown;
 
 use std::process::ExitCode;
@@ -8,15 +10,24 @@ use millpond::{Code, Error, MessageId};
 
 use crate::exit::Done;
 use crate::{Context, open};
-pub(crate) use shown::Body;
+pub(crate) use shown::{Body, Event};
 use shown::Shown;
 
-/// What can be done with a message.
+/// What can be done with messages.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Verb {
+    /// Messages in any state, the last sent first
+    #[command(alias = "ls")]
+    List(list::Args),
     /// State, body and run log of a message
     #[command(after_help = "Example:\n  millpond message get 0192c5d2-7b1e-7c4e-9d39-1f7b2f6c1a10")]
     Get(GetArgs),
+    /// Make messages that wait due now; their attempts stay as they are
+    #[command(after_help = change::RETRY_EXAMPLES)]
+    Retry(Box<change::Args>),
+    /// Take messages out: those that wait become dead letters with the reason `cancelled`, those that run are told to stop
+    #[command(after_help = change::CANCEL_EXAMPLES)]
+    Cancel(Box<change::Args>),
 }
 
 /// Which message.
@@ -36,7 +47,15 @@ pub(crate) fn id(text: &str) -> Result<MessageId, String> {
 
 /// Runs a verb.
 pub(crate) async fn run(verb: Verb, context: &Context) -> Done {
-    let Verb::Get(GetArgs { id }) = verb;
+    match verb {
+        Verb::List(args) => list::run(args, context).await,
+        Verb::Get(args) => get(args, context).await,
+        Verb::Retry(args) => change::retry(*args, context).await,
+        Verb::Cancel(args) => change::cancel(*args, context).await,
+    }
+}
+
+async fn get(GetArgs { id }: GetArgs, context: &Context) -> Done {
     let pond = open::existing(context.config.store()).await?;
     let unknown = || Error::new(Code::MessageNotFound, format!("find message `{id}`"));
     let shown = Shown::from(pond.store().message(id).await?.ok_or_else(unknown)?);

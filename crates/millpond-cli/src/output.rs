@@ -118,6 +118,16 @@ impl Output {
         self.format == Format::Table
     }
 
+    /// Whether it has nothing but rows: CSV or ids.
+    pub(crate) fn is_rows(&self) -> bool {
+        matches!(self.format, Format::Csv | Format::Id)
+    }
+
+    /// The zone of its tables, and of the dates that people type.
+    pub(crate) fn zone(&self) -> &TimeZone {
+        &self.zone
+    }
+
     /// Times as in tables.
     pub(crate) fn times(&self) -> Times {
         Times { zone: Some(self.zone.clone()) }

@@ -1,70 +1,119 @@
-//! `millpond worker`: who works.
+//! `millpond worker`: who works, and telling them to stop.
+
+mod steer;
+mod view;
 
 use std::process::ExitCode;
 
-use millpond::Timestamp;
-use millpond::view::WorkerView;
-use serde::Serialize;
+use millpond::Pond;
+use millpond::text::nearest;
 
-use crate::exit::Done;
-use crate::output::Column;
-use crate::{Context, instant, open};
+use crate::exit::{Done, Exit, Failure};
+use crate::{Context, open};
+use view::{COLUMNS, Shown};
 
 /// What can be done with workers.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Verb {
     /// Workers with what they listen to, newest heartbeat first
-    #[command(alias = "ls", after_help = "Examples:\n  millpond worker list\n  millpond worker list -o json")]
-    List,
+    #[command(alias = "ls", after_help = LIST_EXAMPLES)]
+    List(ListArgs),
+    /// One worker with everything it says of itself
+    #[command(after_help = "Example:\n  millpond worker show web-1")]
+    Show(ShowArgs),
+    /// Tell a worker to lease nothing more and to stay: what it has in hand goes on
+    #[command(after_help = steer::DRAIN_EXAMPLES)]
+    Drain(steer::Args),
+    /// Tell a worker to stop as on a signal, so that whoever started it starts it again
+    #[command(after_help = steer::RESTART_EXAMPLES)]
+    Restart(steer::Args),
 }
 
-/// A worker, in the words of the HTTP API.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Shown {
+const LIST_EXAMPLES: &str = "\
+Examples:
+  millpond worker list
+  millpond worker list --queue mail --state live";
+
+/// Which workers.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ListArgs {
+    /// Those that listen to this queue
+    #[arg(long)]
+    queue: Option<String>,
+    /// Those in this state
+    #[arg(long, value_enum)]
+    state: Option<view::State>,
+}
+
+/// Which worker.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ShowArgs {
+    /// Its id, or the beginning of it if no other begins like this
     id: String,
-    state: &'static str,
-    host: String,
-    queues: Vec<String>,
-    slots: u32,
-    busy: u32,
-    #[serde(serialize_with = "instant::serialize")]
-    started_at: Timestamp,
-    #[serde(serialize_with = "instant::serialize")]
-    seen_at: Timestamp,
-    #[serde(serialize_with = "instant::serialize")]
-    lease_until: Timestamp,
-    error: Option<String>,
 }
-
-const COLUMNS: [Column<Shown>; 7] = [
-    Column::new("id", |row, _| row.id.clone()),
-    Column::new("state", |row, _| row.state.to_owned()),
-    Column::new("queues", |row, _| row.queues.join(",")),
-    Column::new("busy", |row, _| format!("{}/{}", row.busy, row.slots)),
-    Column::new("started", |row, times| times.show(row.started_at)),
-    Column::new("seen", |row, times| times.show(row.seen_at)),
-    Column::new("error", |row, _| row.error.clone().unwrap_or_default()),
-];
 
 /// Runs a verb.
-pub(crate) async fn run(Verb::List: Verb, context: &Context) -> Done {
+pub(crate) async fn run(verb: Verb, context: &Context) -> Done {
+    match verb {
+        Verb::List(args) => list(args, context).await,
+        Verb::Show(args) => show(args, context).await,
+        Verb::Drain(args) => steer::drain(args, context).await,
+        Verb::Restart(args) => steer::restart(args, context).await,
+    }
+}
+
+async fn list(args: ListArgs, context: &Context) -> Done {
     let pond = open::existing(context.config.store()).await?;
-    let now = pond.store().now().await?;
-    let workers: Vec<Shown> =
-        pond.store().workers().await?.into_iter().map(|view| shown(view, now)).collect();
-    let none = "no workers yet; `millpond work QUEUE --exec PROGRAM` starts one";
+    if let Some(name) = &args.queue {
+        crate::queue::must_be_declared(&pond, name).await?;
+    }
+    let mut workers = all(&pond).await?;
+    workers.retain(|worker| {
+        let listens = args.queue.as_ref().is_none_or(|queue| worker.queues.contains(queue));
+        listens && args.state.is_none_or(|state| worker.state == state)
+    });
+    let none = "no workers; `millpond work QUEUE --exec PROGRAM` starts one";
     context.output.list(&workers, &COLUMNS, none)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// A worker is live while its lease lasts; one that is silent beyond it lost its messages to others.
-fn shown(view: WorkerView, now: Timestamp) -> Shown {
-    let state = match (view.stopped, now < view.lease_until) {
-        (true, _) => "stopped",
-        (false, true) => "live",
-        (false, false) => "lost",
+async fn show(args: ShowArgs, context: &Context) -> Done {
+    let pond = open::existing(context.config.store()).await?;
+    let worker = find(all(&pond).await?, &args.id)?;
+    context.output.one(&worker, &worker.worker_id, |times| worker.text(times))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Every worker that the store remembers.
+async fn all(pond: &Pond) -> Result<Vec<Shown>, Failure> {
+    let provider = pond.store().capabilities().store;
+    let now = pond.store().now().await?;
+    let workers = pond.store().workers().await?;
+    Ok(workers.into_iter().map(|view| Shown::new(view, now, provider)).collect())
+}
+
+/// The worker of this id, or the only one whose id begins like this.
+fn find(mut workers: Vec<Shown>, id: &str) -> Result<Shown, Failure> {
+    if let Some(place) = workers.iter().position(|worker| worker.worker_id == id) {
+        return Ok(workers.swap_remove(place));
+    }
+    let near = {
+        let known: Vec<&str> = workers.iter().map(|worker| worker.worker_id.as_str()).collect();
+        nearest(id, &known).map(str::to_owned)
     };
-    let WorkerView { id, host, queues, slots, busy, started_at, seen_at, lease_until, error, .. } = view;
-    Shown { id, state, host, queues, slots, busy, started_at, seen_at, lease_until, error }
+    workers.retain(|worker| worker.worker_id.starts_with(id));
+    match workers.len() {
+        1 => Ok(workers.remove(0)),
+        0 => {
+            let failure = Failure::new(Exit::NotFound, "not-found", format!("there is no worker `{id}`"));
+            let failure = near.into_iter().fold(failure, |f, near| f.why(format!("did you mean `{near}`?")));
+            Err(failure.advice("`millpond worker list` shows who works"))
+        }
+        several => {
+            let tried = format!("{several} workers begin with `{id}`");
+            let shown: Vec<&str> = workers.iter().take(3).map(|worker| worker.worker_id.as_str()).collect();
+            let more = if 3 < several { ", …" } else { "" };
+            Err(Failure::usage(tried).why(shown.join(", ") + more).advice("write more of its id"))
+        }
+    }
 }

@@ -1,180 +1,119 @@
-//! `millpond dead-letter redrive`: shown and counted first, done in pages, each dead letter once.
+//! `millpond dead-letter redrive`.
 
-use std::io::{self, IsTerminal, Write as _};
-use std::process::ExitCode;
+use std::time::Duration;
 
-use millpond::query::Query;
-use millpond::view::{Count, Find};
-use millpond::{Code, Error, IdSource, MessageId, Pond};
-use serde::Serialize;
+use millpond::query::Subject;
+use millpond::{Code, Due, Error, IdSource};
+use millpond_core::store::{QueueId, Redrive};
 
-use millpond_core::store::{Act, Changed, Redrive};
+use super::Letters;
+use crate::act::{Because, act};
+use crate::args::{count, duration};
+use crate::bulk::{Action, One, Part, Sure};
+use crate::exit::{Done, Failure};
+use crate::{Context, bulk, open};
 
-use super::Filter;
-use crate::exit::{Done, Exit, Failure};
-use crate::{Context, open, queue};
-
-/// Dead letters that are sent again in one transaction.
-const PAGE_ROWS: usize = 500;
-
-/// Which, and how sure.
+/// Which, how, and how sure.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     #[command(flatten)]
-    filter: Filter,
-    /// Every dead letter of the store
-    #[arg(long, conflicts_with_all = ["queue", "reason", "ids"])]
-    all: bool,
-    /// Count them, and do nothing
-    #[arg(long)]
-    dry_run: bool,
-    /// Do it without asking if exactly so many match
-    #[arg(long, value_name = "N")]
-    expect: Option<u64>,
-    /// Do it without asking
-    #[arg(short, long)]
-    yes: bool,
+    filter: Letters,
+    /// Due after this long instead of at once
+    #[arg(long, value_parser = duration, allow_hyphen_values = true)]
+    delay: Option<Duration>,
+    /// Spread their due times evenly over this long, so that what was repaired is not run over
+    #[arg(long, value_name = "DURATION", value_parser = duration, allow_hyphen_values = true)]
+    over: Option<Duration>,
+    /// Into this queue instead of their own
+    #[arg(long, value_name = "QUEUE")]
+    to: Option<String>,
+    /// Deliveries in all, instead of their own number
+    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    attempts_max: Option<u32>,
+    #[command(flatten)]
+    sure: Sure,
+    #[command(flatten)]
+    because: Because,
 }
 
 const EXAMPLES: &str = "\
+Each gets a new id and no attempts; the dead letter stays, and names its new life. Ids need no confirmation.
+
 Examples:
-  millpond dead-letter redrive --queue mail --reason exhausted --dry-run
-  millpond dead-letter redrive --queue mail --reason exhausted --expect 12
-  millpond dead-letter redrive --id 0192c5d2-7b1e-7c4e-9d39-1f7b2f6c1a10 --yes";
+  millpond dead-letter redrive queue:mail --reason exhausted --dry-run
+  millpond dead-letter redrive queue:mail --reason exhausted --expect 12 --over 10m
+  millpond dead-letter redrive 'class:Timeout died:today' --to slow --attempts-max 20 --yes
+  millpond dead-letter redrive 0192c5d2-7b1e-7c4e-9d39-1f7b2f6c1a10";
 
-/// What was done.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Redriven {
-    matched: u64,
-    redriven: u64,
-    dry_run: bool,
-    /// The old ids with the new ones.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    messages: Vec<Again>,
-}
-
-#[derive(Debug, Serialize)]
-struct Again {
-    id: MessageId,
-    #[serde(rename = "redrivenAs")]
-    redriven_as: MessageId,
-}
+const ACTION: Action = Action {
+    verb: "dead-letter redrive",
+    subject: Subject::DeadLetter,
+    states: &[],
+    infinitive: "redrive",
+    past: "redrove",
+    doing: "redriving",
+    one: "dead letter",
+    runs: true,
+};
 
 /// Redrives.
 pub(super) async fn run(args: Args, context: &Context) -> Done {
-    if args.filter.is_empty() && !args.all {
-        let tried = "refused to redrive every dead letter of the store";
-        let advice = "name --queue, --reason or --id, or say --all";
-        return Err(Failure::new(Exit::Refused, "invalid-filter", tried).advice(advice));
-    }
-    let Args { filter, dry_run, expect, yes, .. } = args;
+    let Args { filter, delay, over, to, attempts_max, sure, because } = args;
     let pond = open::to_write(context.config.store()).await?;
-    if let Some(name) = &filter.queue {
-        queue::must_be_declared(&pond, name).await?;
-    }
-    let filter = filter.into_query();
-    let matched = count(&pond, &filter).await?;
-    if let Some(expected) = expect.filter(|expected| *expected != matched) {
-        let why = format!("expected {expected}, now {matched}; nothing was done");
-        return Err(Error::new(Code::CountChanged, "redrive dead letters").because(why).into());
-    }
-    if dry_run || matched == 0 {
-        return say(&Redriven { matched, redriven: 0, dry_run, messages: Vec::new() }, context);
-    }
-    if !yes && expect.is_none() {
-        confirm(matched)?;
-    }
-    let done = redrive(&pond, &filter, matched, context).await;
+    let queue = match &to {
+        Some(name) => Some(target(&pond, name).await?),
+        None => None,
+    };
+    let chosen = filter.read(&pond, context).await?;
+    let moved = to.map(|to| format!(" --to {to}")).unwrap_or_default();
+    let act = act(ACTION.verb, chosen.object() + &moved, because.because);
+    let (ids, store) = (IdSource::new(), pond.store());
+    let change = async |part: Part<'_>| {
+        let new = ids.ids(part.ids.len())?;
+        let redrive = |(index, (id, new_id))| Redrive {
+            id,
+            new_id,
+            due: due(delay, over, part.before + index, part.total),
+            queue,
+            attempts_max,
+        };
+        let pairs = part.ids.iter().copied().zip(new.iter().copied());
+        let redrives = pairs.enumerate().map(redrive).collect();
+        let changed = store.redrive(redrives, act.clone()).await?;
+        let one = |(changed, new_id)| One { changed, new_id: Some(new_id) };
+        Ok(changed.into_iter().zip(new).map(one).collect())
+    };
+    let done = bulk::run(&ACTION, chosen, &sure, &pond, context, change).await;
     pond.close().await;
     done
 }
 
-async fn count(pond: &Pond, filter: &Query) -> Result<u64, Failure> {
-    let find = Find { query: filter.clone(), count: Count::All, ..Find::default() };
-    Ok(pond.store().dead_letters(find).await?.matched)
+async fn target(pond: &millpond::Pond, name: &str) -> Result<QueueId, Failure> {
+    crate::queue::must_be_declared(pond, name).await?;
+    let unknown = || Error::new(Code::UnknownQueue, format!("look up queue `{name}`"));
+    Ok(pond.store().queue(name.to_owned()).await?.ok_or_else(unknown)?.id)
 }
 
-/// Asks a person; a script must have said it.
-fn confirm(matched: u64) -> Result<(), Failure> {
-    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        let tried = format!("refused to redrive {} without a confirmation", letters(matched));
-        let advice = format!("say --yes, or --expect {matched}");
-        return Err(Failure::new(Exit::Refused, "invalid-parameter", tried).advice(advice));
+/// The first at the beginning, the last a step before the end.
+fn due(delay: Option<Duration>, over: Option<Duration>, index: usize, total: usize) -> Option<Due> {
+    let Some(over) = over else { return delay.map(Due::In) };
+    let step = over.as_secs_f64() / f64::from(u32::try_from(total.max(1)).unwrap_or(u32::MAX));
+    let wait = Duration::from_secs_f64(step * f64::from(u32::try_from(index).unwrap_or(u32::MAX)));
+    Some(Due::In(delay.unwrap_or_default() + wait))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn due_times_are_spread_evenly() {
+        let secs = |secs| Some(Due::In(Duration::from_secs(secs)));
+        let over = Some(Duration::from_secs(600));
+        assert_eq!([due(None, over, 0, 4), due(None, over, 3, 4)], [secs(0), secs(450)]);
+        assert_eq!(due(Some(Duration::from_secs(5)), over, 1, 4), secs(155));
+        assert_eq!(due(Some(Duration::from_secs(5)), None, 1, 4), secs(5));
+        assert_eq!(due(None, None, 1, 4), None);
     }
-    write!(io::stderr(), "redrive {}? [y/N] ", letters(matched))?;
-    let mut answer = String::new();
-    io::stdin().read_line(&mut answer)?;
-    match answer.trim() {
-        "y" | "Y" | "yes" => Ok(()),
-        _ => Err(Failure::new(Exit::Refused, "invalid-parameter", "nothing was done")
-            .advice("answer y to redrive them, or say --yes")),
-    }
-}
-
-async fn redrive(pond: &Pond, filter: &Query, matched: u64, context: &Context) -> Done {
-    let ids = IdSource::new();
-    let mut done = Redriven { matched, redriven: 0, dry_run: false, messages: Vec::new() };
-    // What is redriven leaves the list, so its first page is always the next one. Dead letters that come
-    // meanwhile were not counted, and are not sent.
-    while done.redriven < matched {
-        match page(pond, filter, &ids, matched - done.redriven).await {
-            Ok((0, _)) => break,
-            Ok((count, messages)) => {
-                done.redriven += count;
-                done.messages.extend(messages);
-            }
-            Err(failure) if done.redriven == 0 => return Err(failure),
-            Err(failure) => return Err(partly(&failure, done.redriven, matched)),
-        }
-    }
-    say(&done, context)
-}
-
-async fn page(pond: &Pond, filter: &Query, ids: &IdSource, most: u64) -> Result<(u64, Vec<Again>), Failure> {
-    let rows_max = PAGE_ROWS.min(usize::try_from(most).unwrap_or(PAGE_ROWS));
-    let find = Find { query: filter.clone(), rows_max, ..Find::default() };
-    let found = pond.store().dead_letters(find).await?.items;
-    let new = ids.ids(found.len())?;
-    let pairs: Vec<_> = found.iter().map(|dead| dead.id).zip(new).collect();
-    let again = |(id, new_id): &(MessageId, MessageId)| Redrive {
-        id: *id,
-        new_id: *new_id,
-        due: None,
-        queue: None,
-        attempts_max: None,
-    };
-    let act = Act {
-        actor: "local".to_owned(),
-        verb: "dead-letter redrive".to_owned(),
-        object: String::new(),
-        reason: None,
-    };
-    let changed = pond.store().redrive(pairs.iter().map(again).collect(), act).await?;
-    let count = changed.iter().filter(|changed| **changed == Changed::Done).count() as u64;
-    Ok((count, pairs.into_iter().map(|(id, redriven_as)| Again { id, redriven_as }).collect()))
-}
-
-fn partly(failure: &Failure, redriven: u64, matched: u64) -> Failure {
-    let tried = format!("redrove {redriven} of {}, then stopped", letters(matched));
-    let why = failure.to_string().lines().collect::<Vec<_>>().join("; ");
-    Failure::new(Exit::Partly, failure.code(), tried)
-        .why(why)
-        .advice("repeat it for the rest: none is sent twice")
-}
-
-fn say(done: &Redriven, context: &Context) -> Done {
-    let Redriven { matched, redriven, dry_run, messages } = done;
-    let new: Vec<String> = messages.iter().map(|message| message.redriven_as.to_string()).collect();
-    context.output.one(done, &new.join("\n"), |_| match (*matched, *dry_run) {
-        (0, _) => "no dead letters match".to_owned(),
-        (_, true) => format!("would redrive {}", letters(*matched)),
-        (_, false) => format!("redrove {}", letters(*redriven)),
-    })?;
-    Ok(ExitCode::SUCCESS)
-}
-
-fn letters(count: u64) -> String {
-    if count == 1 { "1 dead letter".to_owned() } else { format!("{count} dead letters") }
 }

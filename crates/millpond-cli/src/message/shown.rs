@@ -1,12 +1,14 @@
 //! A message as it is shown.
 
+use std::time::Duration;
+
 use millpond::view::{EventView, MessageView};
 use millpond::{MessageId, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::instant;
+use crate::{instant, span};
 use crate::output::{Column, Times, clean, table};
 
 /// Characters of a body that a table shows.
@@ -37,6 +39,8 @@ pub(super) struct Shown {
     #[serde(serialize_with = "instant::serialize_if")]
     lease_until: Option<Timestamp>,
     redriven_as: Option<MessageId>,
+    retry_of: Option<MessageId>,
+    cancel_asked: bool,
     headers: Value,
     content_type: String,
     #[serde(flatten)]
@@ -58,29 +62,34 @@ pub(crate) enum Body {
     Base64(String),
 }
 
-/// An entry of the run log.
+/// An entry of the run log, in the words of the HTTP API.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Event {
-    #[serde(serialize_with = "instant::serialize")]
-    at: Timestamp,
-    kind: String,
+pub(crate) struct Event {
+    id: String,
+    event: &'static str,
     reason: Option<String>,
     attempt: u32,
-    worker: Option<String>,
-    error: Option<String>,
+    delivery: u32,
+    worker_id: Option<String>,
+    duration_ms: Option<u64>,
+    error_summary: Option<String>,
+    retry_of: Option<MessageId>,
+    #[serde(serialize_with = "instant::serialize")]
+    created_at: Timestamp,
 }
 
-const EVENTS: [Column<Event>; 6] = [
-    Column::new("at", |event, times| times.show(event.at)),
-    Column::new("event", |event, _| event.kind.clone()),
+const EVENTS: [Column<Event>; 7] = [
+    Column::new("at", |event, times| times.show(event.created_at)),
+    Column::new("event", |event, _| event.event.to_owned()),
     Column::new("reason", |event, _| event.reason.clone().unwrap_or_default()),
-    Column::new(
-        "attempt",
-        |event, _| if event.attempt == 0 { String::new() } else { event.attempt.to_string() },
-    ),
-    Column::new("worker", |event, _| event.worker.clone().unwrap_or_default()),
-    Column::new("error", |event, _| event.error.clone().unwrap_or_default()),
+    Column::new("attempt", |event, _| match event.attempt {
+        0 => String::new(),
+        attempt => attempt.to_string(),
+    }),
+    Column::new("run", |event, _| span::short_if(event.duration_ms.map(Duration::from_millis))),
+    Column::text("worker", |event, _| event.worker_id.clone().unwrap_or_default()),
+    Column::text("error", |event, _| event.error_summary.clone().unwrap_or_default()),
 ];
 
 impl Body {
@@ -131,6 +140,8 @@ impl From<MessageView> for Shown {
             worker: view.worker,
             lease_until: view.lease_until,
             redriven_as: view.redriven_as,
+            retry_of: view.retry_of,
+            cancel_asked: view.cancel_asked,
             headers: view.headers,
             body: Body::of(&view.content_type, view.body),
             content_type: view.content_type,
@@ -141,8 +152,18 @@ impl From<MessageView> for Shown {
 
 impl From<EventView> for Event {
     fn from(view: EventView) -> Self {
-        let EventView { kind, reason, attempt, at, worker, error, .. } = view;
-        Self { at, kind: kind.as_str().to_owned(), reason, attempt, worker, error }
+        Self {
+            id: view.id,
+            event: view.kind.as_str(),
+            reason: view.reason,
+            attempt: view.attempt,
+            delivery: view.delivery,
+            worker_id: view.worker,
+            duration_ms: view.run.map(span::millis),
+            error_summary: view.error,
+            retry_of: view.retry_of,
+            created_at: view.at,
+        }
     }
 }
 
@@ -175,6 +196,8 @@ impl Shown {
             ("worker", self.worker.clone().unwrap_or_default()),
             ("lease until", times.show_if(self.lease_until)),
             ("redriven as", self.redriven_as.map(|id| id.to_string()).unwrap_or_default()),
+            ("new life of", self.retry_of.map(|id| id.to_string()).unwrap_or_default()),
+            ("stop", if self.cancel_asked { "its worker is told to stop".to_owned() } else { String::new() }),
             ("headers", headers.join(" ")),
             ("type", self.content_type.clone()),
         ];

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use millpond::text::{format_duration, format_size};
-use millpond::view::QueueView;
+use millpond::view::{Pause, QueueView, Scope, SettingChange};
 use millpond::{HistoryLevel, QueueSettings, Timestamp};
 use serde::Serialize;
 
-use super::backoff;
-use crate::instant;
-use crate::output::Column;
+use super::{backoff, setting};
+use crate::output::{Column, Times, clean};
+use crate::{instant, span};
 
 /// A queue with its counts and settings, in the words of the HTTP API.
 #[derive(Debug, Serialize)]
@@ -26,7 +25,67 @@ pub(super) struct Shown {
     listeners: u64,
     #[serde(serialize_with = "instant::serialize_if")]
     oldest_ready: Option<Timestamp>,
+    oldest_ready_age_seconds: Option<u64>,
+    paused_by: Vec<Held>,
+    /// What an operator changed at run time; `settings` has it already.
+    changes: Vec<Change>,
     pub(super) settings: Settings,
+}
+
+/// A pause.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Held {
+    scope: &'static str,
+    queue: Option<String>,
+    reason: Option<String>,
+    actor: String,
+    #[serde(serialize_with = "instant::serialize")]
+    since: Timestamp,
+    #[serde(serialize_with = "instant::serialize_if")]
+    pub(super) until: Option<Timestamp>,
+}
+
+/// A setting that an operator changed at run time.
+#[derive(Debug, Serialize)]
+struct Change {
+    setting: String,
+    value: String,
+    actor: String,
+    #[serde(serialize_with = "instant::serialize")]
+    at: Timestamp,
+}
+
+impl From<Pause> for Held {
+    fn from(pause: Pause) -> Self {
+        let Pause { scope, reason, actor, since, until } = pause;
+        let (scope, queue) = match scope {
+            Scope::Global => ("global", None),
+            Scope::Queue(name) => ("queue", Some(name)),
+        };
+        Self { scope, queue, reason, actor, since, until }
+    }
+}
+
+impl Held {
+    /// Whether it holds all queues.
+    pub(super) fn is_global(&self) -> bool {
+        self.queue.is_none()
+    }
+
+    /// Who, since when, until when, and why.
+    pub(super) fn text(&self, times: &Times) -> String {
+        let what = if self.is_global() { "a pause of all queues" } else { "a pause of its own" };
+        let until = self.until.map(|until| format!(", until {}", times.show(until))).unwrap_or_default();
+        let reason = self.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        clean(&format!("{what}, by {} since {}{until}{reason}", self.actor, times.show(self.since)))
+    }
+}
+
+impl Change {
+    fn new(change: SettingChange, settings: &QueueSettings) -> Self {
+        let SettingChange { setting, actor, at, .. } = change;
+        Self { value: setting::text(settings, &setting), setting, actor, at }
+    }
 }
 
 /// Settings of a queue.
@@ -47,8 +106,10 @@ pub(super) struct Settings {
     stored: QueueSettings,
 }
 
-impl From<QueueView> for Shown {
-    fn from(view: QueueView) -> Self {
+impl Shown {
+    /// As a store knows it at `now`.
+    pub(super) fn new(view: QueueView, now: Timestamp) -> Self {
+        let settings = view.settings;
         Self {
             name: view.name,
             ready: view.ready,
@@ -60,8 +121,40 @@ impl From<QueueView> for Shown {
             sent: view.sent,
             listeners: view.listeners,
             oldest_ready: view.oldest_ready,
-            settings: view.settings.into(),
+            oldest_ready_age_seconds: view.oldest_ready.map(|oldest| now.since(oldest).as_secs()),
+            paused_by: view.paused_by.into_iter().map(Held::from).collect(),
+            changes: view.changes.into_iter().map(|change| Change::new(change, &settings)).collect(),
+            settings: settings.into(),
         }
+    }
+
+    fn paused(&self) -> String {
+        match (self.paused_by.iter().any(Held::is_global), self.paused_by.is_empty()) {
+            (_, true) => String::new(),
+            (true, _) => "all".to_owned(),
+            (false, _) => "yes".to_owned(),
+        }
+    }
+
+    fn age(&self) -> String {
+        span::short_if(self.oldest_ready_age_seconds.map(Duration::from_secs))
+    }
+
+    /// What holds it, and its settings, with what was changed at run time.
+    pub(super) fn text(&self, times: &Times) -> String {
+        let mut text = String::new();
+        for held in &self.paused_by {
+            text.push_str(&format!("held by {}\n", held.text(times)));
+        }
+        text.push_str("settings\n");
+        for name in setting::NAMES {
+            let line = self.settings.line(name);
+            let change = self.changes.iter().find(|change| change.setting == name);
+            let by = change.map(|change| format!("changed by {} at {}", change.actor, times.show(change.at)));
+            let by = by.map(|by| format!("   {}", clean(&by))).unwrap_or_default();
+            text.push_str(&format!("  {line}{by}\n"));
+        }
+        text
     }
 }
 
@@ -70,11 +163,11 @@ impl From<QueueSettings> for Settings {
         Self {
             attempts_max: stored.attempts_max,
             backoff: backoff::show(&stored.backoff),
-            lease_ms: millis(stored.lease),
-            timeout_ms: stored.timeout.map(millis),
+            lease_ms: span::millis(stored.lease),
+            timeout_ms: stored.timeout.map(span::millis),
             message_limit_bytes: stored.message_limit(),
-            retention_ms: millis(stored.retention),
-            dedup_window_ms: millis(stored.dedup_window),
+            retention_ms: span::millis(stored.retention),
+            dedup_window_ms: span::millis(stored.dedup_window),
             releases_max: stored.releases_max,
             concurrency_per_node: stored.concurrency_per_node,
             events: match stored.events {
@@ -87,7 +180,7 @@ impl From<QueueSettings> for Settings {
 }
 
 /// The columns of a list.
-pub(super) const COLUMNS: [Column<Shown>; 9] = [
+pub(super) const COLUMNS: [Column<Shown>; 10] = [
     Column::new("name", |row, _| row.name.clone()),
     Column::new("ready", |row, _| row.ready.to_string()),
     Column::new("leased", |row, _| row.leased.to_string()),
@@ -96,31 +189,18 @@ pub(super) const COLUMNS: [Column<Shown>; 9] = [
     Column::new("dead", |row, _| row.dead.to_string()),
     Column::new("done", |row, _| row.done.to_string()),
     Column::new("listeners", |row, _| row.listeners.to_string()),
-    Column::new("oldest ready", |row, times| times.show_if(row.oldest_ready)),
+    Column::new("oldest", |row, _| row.age()),
+    Column::new("paused", |row, _| row.paused()),
 ];
 
 impl Settings {
-    /// A line for each, as flags of `queue add` take them.
-    pub(super) fn text(&self) -> String {
-        let stored = &self.stored;
-        let none = |text: Option<String>| text.unwrap_or_else(|| "none".to_owned());
-        [
-            ("attempts-max", stored.attempts_max.to_string()),
-            ("backoff", self.backoff.clone()),
-            ("lease", format_duration(stored.lease)),
-            ("timeout", none(stored.timeout.map(format_duration))),
-            ("message-limit", format_size(stored.message_limit())),
-            ("retention", format_duration(stored.retention)),
-            ("dedup-window", format_duration(stored.dedup_window)),
-            ("concurrency-per-node", none(stored.concurrency_per_node.map(|count| count.to_string()))),
-            ("events", self.events.to_owned()),
-        ]
-        .iter()
-        .map(|(name, value)| format!("  {name:<20}  {value}\n"))
-        .collect()
+    /// A setting in the form that `queue set` takes, with its name.
+    fn line(&self, name: &str) -> String {
+        format!("{name:<20}  {}", setting::text(&self.stored, name))
     }
-}
 
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+    /// A line for each.
+    pub(super) fn text(&self) -> String {
+        setting::NAMES.iter().map(|name| format!("  {}\n", self.line(name))).collect()
+    }
 }
