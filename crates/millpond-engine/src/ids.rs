@@ -1,7 +1,7 @@
 //! The ids of messages and the tokens of claims.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use millpond_core::error::{Code, Error, Result};
 use millpond_core::message::{MessageId, Token};
@@ -23,6 +23,9 @@ const FRESH_BYTES: usize = 16;
 /// Random bytes of the step from one id to the next.
 const STEP_BYTES: usize = 4;
 
+/// How far the two clocks of the host may be apart before the store is asked again what time it is.
+const APART_MAX: Duration = Duration::from_secs(1);
+
 /// Makes ids that rise strictly within this process, also while the clock stands still or steps back.
 ///
 /// They are made from estimated database time: the store's time when it was last heard of, and the time since. It
@@ -33,8 +36,16 @@ const STEP_BYTES: usize = 4;
 #[derive(Debug, Default)]
 pub struct IdSource {
     last: Mutex<Last>,
-    /// Database time, and when it was heard; `None`: the host's clock has to do.
-    heard: Mutex<Option<(Timestamp, Instant)>>,
+    /// `None`: the host's clock has to do.
+    heard: Mutex<Option<Heard>>,
+}
+
+/// Database time, and when it was heard, by both clocks of the host.
+#[derive(Debug, Clone, Copy)]
+struct Heard {
+    now: Timestamp,
+    at: Instant,
+    host: SystemTime,
 }
 
 /// The last id that was given out.
@@ -70,13 +81,22 @@ impl IdSource {
 
     /// The store has said what time it is.
     pub fn heard(&self, now: Timestamp) {
-        *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Some((now, Instant::now()));
+        let heard = Heard { now, at: Instant::now(), host: SystemTime::now() };
+        *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(heard);
+    }
+
+    /// Whether the store should be asked again: the clocks of the host disagree on how long ago it was heard, as they
+    /// do after the host was suspended, when the one that measures stood still. An id that is hours too old is not
+    /// found by who looks for its message.
+    pub fn is_doubtful(&self) -> bool {
+        let heard = *self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.is_some_and(|heard| apart(heard.at.elapsed(), heard.host.elapsed().ok()))
     }
 
     /// Estimated database time.
     pub fn now(&self) -> Timestamp {
         let heard = *self.heard.lock().unwrap_or_else(PoisonError::into_inner);
-        heard.map_or_else(host_time, |(now, at)| now + at.elapsed())
+        heard.map_or_else(host_time, |heard| heard.now + heard.at.elapsed())
     }
 
     fn ids_at(&self, now: u64, count: usize) -> Result<Vec<MessageId>> {
@@ -137,6 +157,11 @@ fn little_endian(bytes: &[u8]) -> u128 {
     bytes.iter().rev().fold(0, |sum, byte| (sum << 8) | u128::from(*byte))
 }
 
+/// Whether two clocks differ on a time that has passed; `None`: one was set back beyond its beginning.
+fn apart(measured: Duration, shown: Option<Duration>) -> bool {
+    shown.is_none_or(|shown| APART_MAX < measured.abs_diff(shown))
+}
+
 /// Milliseconds since the epoch by the host's clock, in the 48 bits that an id has for them.
 fn host_time() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -162,6 +187,24 @@ mod tests {
         source.heard(ahead);
         let made_at = source.ids(1).unwrap()[0].made_at().unwrap();
         assert!(ahead <= made_at && made_at.since(ahead) < std::time::Duration::from_secs(60));
+    }
+
+    #[test]
+    fn a_host_that_was_suspended_has_clocks_that_disagree() {
+        let (second, hour) = (Duration::from_secs(1), Duration::from_secs(3_600));
+        for (measured, shown, doubtful) in [
+            (hour, Some(hour), false),
+            (hour, Some(hour + second), false),
+            (second, Some(hour), true),
+            (hour, Some(second), true),
+            (second, None, true),
+        ] {
+            assert_eq!(apart(measured, shown), doubtful, "{measured:?}, {shown:?}");
+        }
+        let source = IdSource::new();
+        assert!(!source.is_doubtful(), "nothing was heard that could be wrong");
+        source.heard(Timestamp::from_secs(1));
+        assert!(!source.is_doubtful());
     }
 
     #[test]

@@ -161,6 +161,9 @@ impl Pond {
             self.may_send(queue.name())?;
             let Some(batch) = batch? else { return Ok(Sent::default()) };
             let stored_queue = self.resolve(queue).await?;
+            if self.inner.ids.is_doubtful() {
+                self.hear_time().await;
+            }
             self.append(&stored_queue, self.check(&stored_queue, batch)?).await
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use millpond_core::message::Due;
 use millpond_core::pick::Lane;
 use millpond_core::settle::{Ending, Verdict};
-use millpond_core::store::Lease;
+use millpond_core::store::{Act, Changed, Lease};
 use millpond_engine::item::ItemOptions;
 
 use crate::bench::{Bench, SETTINGS};
@@ -33,6 +33,13 @@ pub async fn br_135_a_delayed_message_keeps_its_class(bench: &Bench) {
     assert_eq!(bench.relay().await, 1);
     assert_eq!(bench.look(high).await.priority, 0);
     assert_eq!(next(&worker).await.0, high);
+
+    // One that somebody makes due now, too.
+    let promoted = bench.send(&queue, [2.priority(0).delay(wait)]).await[0];
+    let act = Act { actor: "ada".into(), verb: "hasten".into(), object: promoted.to_string(), reason: None };
+    let changed = bench.node().store.hasten(vec![promoted], act).await.expect("it is made due");
+    assert_eq!((changed, bench.relay().await), (vec![Changed::Done], 1));
+    assert_eq!(next(&worker).await.0, promoted);
 }
 
 /// BR-136: a job that failed came back without its priority.
