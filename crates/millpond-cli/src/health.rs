@@ -120,9 +120,9 @@ fn work_is_done(now: Timestamp, workers: &[WorkerView]) -> Check {
 
 fn not_ready(store: String, failure: &Failure) -> (Health, ExitCode) {
     let code = failure.code();
-    let text = failure.to_string();
-    let text = text.lines().map(str::trim).collect::<Vec<_>>().join("; ");
-    let text = text.strip_prefix("error: ").unwrap_or(&text).to_owned();
+    let said = failure.to_string();
+    let parts = said.lines().map(|line| line.split_once(": ").map_or(line, |(_, text)| text.trim()));
+    let text = parts.collect::<Vec<_>>().join("; ");
     let checks = vec![Check { name: "store", ok: false, text, age_ms: None }];
     let exit = codes::find(code).map_or(Exit::Failed, |facts| facts.exit).code();
     (Health { status: "not ready", store, code: Some(code), now: None, checks }, exit)

@@ -9,17 +9,23 @@ mod terminal;
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millpond::Pond;
+use millpond::view::{QueueView, WorkerView};
+use millpond::{Code, Error, Pond, Store, Timestamp};
+use millpond_core::hints::coarse;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
+use tokio::time::{Interval, MissedTickBehavior};
 
 use crate::args::{count, duration};
 use crate::colour::{self, Stream};
-use crate::exit::{Done, Failure};
+use crate::exit::Done;
 use crate::interrupt::Interrupt;
 use crate::output::clean;
 use crate::{Context, open};
-use frame::{Frame, Sort};
+use frame::{COLUMNS, Frame, Sort};
 use keys::{Key, Keys};
 use screen::Screen;
 use terminal::Terminal;
@@ -58,58 +64,98 @@ pub(crate) async fn run(args: Args, context: &Context) -> Done {
     if is_live { live(&pond, &args, context).await } else { print(&pond, &args, context).await }
 }
 
+/// What one reading found.
+struct Found {
+    now: Timestamp,
+    queues: Vec<QueueView>,
+    workers: Vec<WorkerView>,
+    took: Duration,
+}
+
 /// Reads once.
-async fn read(pond: &Pond, before: Option<&Frame>) -> Result<Frame, Failure> {
+async fn read(store: Arc<dyn Store>) -> millpond::Result<Found> {
     let begun = Instant::now();
-    let store = pond.store();
     let now = store.now().await?;
     let queues = store.queues().await?;
     let workers = store.workers().await?;
-    Ok(Frame::of(now, queues, workers, begun.elapsed(), before))
+    Ok(Found { now, queues, workers, took: begun.elapsed() })
+}
+
+fn frame(found: Found, before: Option<&Frame>, sort: Sort) -> Frame {
+    let Found { now, queues, workers, took } = found;
+    let mut frame = Frame::of(now, queues, workers, took, before);
+    frame.sort(sort);
+    frame
 }
 
 /// Frames one after the other, for programs and pipes.
 async fn print(pond: &Pond, args: &Args, context: &Context) -> Done {
-    let endless = !context.output.is_json() && !context.output.is_table() && args.count.is_none();
-    let mut left = args.count.unwrap_or(1);
-    let mut ticks = tokio::time::interval(args.every);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let output = &context.output;
+    let is_one = output.is_json() || output.is_table() || output.is_rows();
+    let mut left = args.count.unwrap_or(if is_one { 1 } else { u32::MAX });
+    let mut ticks = ticks(args.every);
     let mut before: Option<Frame> = None;
-    while endless || 0 < left {
+    while 0 < left {
         ticks.tick().await;
-        let mut frame = read(pond, before.as_ref()).await?;
-        frame.sort(args.sort);
-        let shown = Screen {
-            store: "",
-            sort: args.sort,
-            every: args.every,
-            columns: usize::MAX,
-            rows: usize::MAX,
-            colour: false,
-        };
-        context.output.one(&frame, "", |_| shown.lines(&frame).join("\n") + "\n")?;
+        let frame = frame(read(Arc::clone(pond.store())).await?, before.as_ref(), args.sort);
+        if output.is_rows() {
+            output.list(&frame.queues, &COLUMNS, "")?;
+        } else {
+            let screen = Screen { rows: usize::MAX, columns: usize::MAX, ..Screen::of(args) };
+            output.one(&frame, "", |_| screen.lines(&frame).join("\n") + "\n")?;
+        }
         before = Some(frame);
-        left = left.saturating_sub(1);
+        if args.count.is_some() || is_one {
+            left -= 1;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The whole screen, until a key or a signal ends it.
+fn ticks(every: Duration) -> Interval {
+    let mut ticks = tokio::time::interval(every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
+
+/// The whole screen, until a key or a signal ends it. A reading that takes long holds up neither.
 async fn live(pond: &Pond, args: &Args, context: &Context) -> Done {
     let interrupt = Interrupt::listen()?;
-    let mut resized = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::window_change())?;
+    let mut resized = signal(SignalKind::window_change())?;
     let store = clean(&millpond::redact(context.config.store(), &[]));
     let terminal = Terminal::enter()?;
     let mut keys = Keys::read();
-    let mut ticks = tokio::time::interval(args.every);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let (mut sort, mut left) = (args.sort, args.count);
+    let mut ticks = ticks(args.every);
+    let (mut sort, mut left) = (args.sort, args.count.unwrap_or(u32::MAX));
     let mut shown: Option<Frame> = None;
+    let mut reading: Option<(Instant, JoinHandle<millpond::Result<Found>>)> = None;
+    let mut trouble = None;
     loop {
-        tokio::select! {
-            _ = ticks.tick() => {
-                shown = Some(read(pond, shown.as_ref()).await?);
+        let answer = async {
+            match &mut reading {
+                Some((_, reading)) => reading.await,
+                None => std::future::pending().await,
             }
+        };
+        tokio::select! {
+            answer = answer => {
+                reading = None;
+                let answer = answer.map_err(|ended| Error::new(Code::Internal, "read the store").because(ended.to_string()));
+                match answer.and_then(|found| found) {
+                    Ok(found) => {
+                        shown = Some(frame(found, shown.as_ref(), sort));
+                        trouble = None;
+                        left -= u32::from(args.count.is_some());
+                    }
+                    // What was seen once may be seen again.
+                    Err(error) if shown.is_some() => trouble = Some(error.to_string()),
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            _ = ticks.tick() => match &reading {
+                None => reading = Some((Instant::now(), tokio::spawn(read(Arc::clone(pond.store()))))),
+                Some((begun, _)) => trouble = Some(format!("no answer for {}", coarse(begun.elapsed()))),
+            },
             _ = resized.recv() => {}
             () = interrupt.asked() => break,
             key = keys.next() => match key {
@@ -123,10 +169,9 @@ async fn live(pond: &Pond, args: &Args, context: &Context) -> Done {
         frame.sort(sort);
         let (columns, rows) = terminal.size();
         let colour = colour::allowed(Stream::Stdout);
-        let screen = Screen { store: &store, sort, every: args.every, columns, rows, colour };
-        draw(&screen.lines(frame))?;
-        left = left.map(|left| left.saturating_sub(1));
-        if left == Some(0) {
+        let (store, trouble) = (store.as_str(), trouble.as_deref());
+        draw(&Screen { store, sort, columns, rows, colour, trouble, ..Screen::of(args) }.lines(frame))?;
+        if left == 0 {
             break;
         }
     }

@@ -4,22 +4,17 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use millpond::query::{Field, Query, Subject, Term, Test};
-use millpond::view::{Count, Find};
 use millpond::{Pond, Timestamp};
 
 use super::entry::{COLUMNS, Entry};
 use super::tail;
-use crate::args::count;
 use crate::exit::{Done, Failure};
 use crate::filter::Filter;
-use crate::output::Page;
+use crate::paging::{Paging, page_of, say_what_is_missing};
 use crate::{Context, open};
 
 /// How far back a list goes if nobody names a time.
 pub(super) const WINDOW: Duration = Duration::from_secs(24 * 3600);
-
-/// Matches are counted up to this many.
-const COUNTED_MAX: u64 = 10_000;
 
 /// Which entries.
 #[derive(Debug, clap::Args)]
@@ -34,14 +29,10 @@ A condition that begins with `-` comes after `--`: millpond events list -- '-eve
 pub(crate) struct Args {
     #[command(flatten)]
     filter: Filter,
-    /// Entries at most
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = count)]
-    limit: u32,
-    /// Go on after an earlier list: its nextCursor
-    #[arg(long, value_name = "CURSOR", conflicts_with = "follow")]
-    after: Option<String>,
+    #[command(flatten)]
+    paging: Paging,
     /// Then print each new one as it is written
-    #[arg(long)]
+    #[arg(long, conflicts_with = "after")]
     follow: bool,
 }
 
@@ -50,14 +41,13 @@ pub(super) async fn run(args: Args, context: &Context) -> Done {
     let pond = open::existing(context.config.store()).await?;
     let query = read(args.filter, &pond, context).await?;
     if args.follow {
-        return tail::follow(&pond, query, &tail::Wanted::after(args.limit as usize), context).await;
+        return tail::follow(&pond, query, &tail::Wanted::after(args.paging.limit), context).await;
     }
     let query = of_window(query, pond.store().now().await?);
-    let rows_max = args.limit as usize;
-    let find = Find { query, after: args.after, rows_max, bodies: false, count: Count::UpTo(COUNTED_MAX) };
-    let found = pond.store().events(find).await?;
-    let page = Page { total: found.matched, total_is_estimate: !found.counted_all, next: found.next };
-    let entries: Vec<Entry> = found.items.into_iter().map(Entry::from).collect();
+    let mut found = pond.store().events(args.paging.find(query, false)).await?;
+    let page = page_of(&found);
+    say_what_is_missing(&found, "entries", "queue:, id: or at:")?;
+    let entries: Vec<Entry> = found.items.drain(..).map(Entry::from).collect();
     context.output.page(&entries, &COLUMNS, "nothing happened in the last 24 hours that matches", &page)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -48,7 +48,8 @@ pub(super) struct Wanted {
 
 impl Wanted {
     /// After a list of the newest.
-    pub(super) fn after(last: usize) -> Self {
+    pub(super) fn after(last: u64) -> Self {
+        let last = usize::try_from(last).unwrap_or(usize::MAX);
         Self { last, count: None, every: Duration::from_millis(500) }
     }
 }

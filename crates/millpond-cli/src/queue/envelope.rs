@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use millpond::{Item, Raw};
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::args::duration;
@@ -22,7 +22,7 @@ pub(super) fn line_limit(body_limit: u64) -> u64 {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Envelope<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "there")]
     body: Option<&'a RawValue>,
     body_base64: Option<String>,
     content_type: Option<String>,
@@ -49,6 +49,11 @@ struct Envelope<'a> {
     _reason: Option<IgnoredAny>,
     #[serde(rename = "error")]
     _error: Option<IgnoredAny>,
+}
+
+/// A body that is there, though it may be `null`.
+fn there<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
 }
 
 /// Reads a line; `with` makes an item of its body, with what flags say of every line.

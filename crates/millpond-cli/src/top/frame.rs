@@ -11,6 +11,7 @@ use millpond_core::hints::{BACKLOG_AGE_MAX, is_live, is_stale};
 use serde::Serialize;
 
 use crate::instant;
+use crate::output::Column;
 
 /// A reading that takes longer is said to.
 const SLOW: Duration = Duration::from_millis(250);
@@ -131,6 +132,22 @@ pub(super) struct WorkerRow {
     pub(super) failed: u64,
     pub(super) error: Option<String>,
 }
+
+/// The queues of a frame as rows.
+pub(super) const COLUMNS: [Column<QueueRow>; 10] = [
+    Column::new("name", |row, _| row.name.clone()),
+    Column::new("ready", |row, _| row.ready.to_string()),
+    Column::new("leased", |row, _| row.leased.to_string()),
+    Column::new("waiting", |row, _| row.waiting.to_string()),
+    Column::new("dead", |row, _| row.dead.to_string()),
+    Column::new("oldest age ms", |row, _| row.oldest_age_ms.map(|ms| ms.to_string()).unwrap_or_default()),
+    Column::new("in per second", |row, _| row.in_per_second.map(|rate| rate.to_string()).unwrap_or_default()),
+    Column::new("out per second", |row, _| {
+        row.out_per_second.map(|rate| rate.to_string()).unwrap_or_default()
+    }),
+    Column::new("paused", |row, _| row.paused.to_string()),
+    Column::new("problems", |row, _| row.problems.join(" ")),
+];
 
 impl Frame {
     /// What was read at `now` and took `took`.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use millpond::text::format_duration;
 use millpond_core::hints::coarse;
 
+use super::Args;
 use super::frame::{Frame, QueueRow, Sort, WorkerRow};
 use crate::instant;
 use crate::output::clean;
@@ -21,6 +22,8 @@ pub(super) struct Screen<'a> {
     pub(super) columns: usize,
     pub(super) rows: usize,
     pub(super) colour: bool,
+    /// Why the frame is not a new one.
+    pub(super) trouble: Option<&'a str>,
 }
 
 /// How a line looks.
@@ -32,6 +35,12 @@ enum Look {
 }
 
 impl Screen<'_> {
+    /// A small one without colour, as the flags want it.
+    pub(super) fn of(args: &Args) -> Self {
+        let (sort, every) = (args.sort, args.every);
+        Self { store: "", sort, every, columns: 80, rows: 24, colour: false, trouble: None }
+    }
+
     /// At most as many lines as there are rows, none longer than there are columns.
     pub(super) fn lines(&self, frame: &Frame) -> Vec<String> {
         let (queues, workers) = (self.queues(frame), self.workers(frame));
@@ -58,12 +67,12 @@ impl Screen<'_> {
 
     fn foot(&self, frame: &Frame) -> String {
         let slow = if frame.slow { ": the store is slow" } else { "" };
-        format!(
-            "q quit  s sort: {}  r read now  every {}  read in {} ms{slow}",
-            self.sort.as_str(),
-            format_duration(self.every),
-            frame.took_ms
-        )
+        let read = match self.trouble {
+            Some(trouble) => clean(trouble),
+            None => format!("read in {} ms{slow}", frame.took_ms),
+        };
+        let every = format_duration(self.every);
+        format!("q quit  s sort: {}  r read now  every {every}  {read}", self.sort.as_str())
     }
 
     fn queues(&self, frame: &Frame) -> Vec<(String, Look)> {
@@ -217,7 +226,15 @@ mod tests {
 
     fn screen(columns: usize, rows: usize) -> Screen<'static> {
         let every = Duration::from_secs(1);
-        Screen { store: "sqlite://app.db", sort: Sort::Problems, every, columns, rows, colour: false }
+        Screen {
+            store: "sqlite://app.db",
+            sort: Sort::Problems,
+            every,
+            columns,
+            rows,
+            colour: false,
+            trouble: None,
+        }
     }
 
     fn frame(queues: usize, workers: usize) -> Frame {

@@ -102,7 +102,10 @@ fn done(message: &MessageView) -> Cause {
 
 fn dead(facts: &Facts<'_>, message: &MessageView) -> Cause {
     let reason = message.reason.as_deref().unwrap_or("unknown");
-    let text = format!("it is a dead letter after {}: {reason}", attempts(message));
+    let last = message.events.iter().rev().find(|event| event.kind == EventKind::Dlq);
+    let by = last.and_then(|event| event.worker.as_ref());
+    let by = by.map(|worker| format!(" of worker {worker}")).unwrap_or_default();
+    let text = format!("it is a dead letter after {}{by}: {reason}", attempts(message));
     redriven(facts, message, Cause::new("dead", with(&message.error, &text)))
 }
 
@@ -504,12 +507,13 @@ mod tests {
             attempt: 5,
             reason: Some("exhausted".into()),
             error: Some("no route".into()),
+            events: vec![event("DLQ", Some("exhausted"))],
             ..message(State::Dead)
         };
         let why = check(
             Some(dead),
             &[],
-            &[("dead", "it is a dead letter after attempt 5 of 5: exhausted (no route)")],
+            &[("dead", "it is a dead letter after attempt 5 of 5 of worker w1: exhausted (no route)")],
         );
         assert_eq!(actions(&why), [Some(&*format!("millpond dead-letter redrive --id {ID}"))]);
         let cancelled = MessageView { error: Some("by ann: a mistake".into()), ..message(State::Cancelled) };
