@@ -25,7 +25,7 @@ pub(crate) enum Verb {
     /// Make messages that wait due now; their attempts stay as they are
     #[command(after_help = change::RETRY_EXAMPLES)]
     Retry(Box<change::Args>),
-    /// Take messages out: those that wait become dead letters with the reason `cancelled`, those that run are told to stop
+    /// Take messages out: those that wait become dead letters, those that run are told to stop
     #[command(after_help = change::CANCEL_EXAMPLES)]
     Cancel(Box<change::Args>),
 }

@@ -33,7 +33,7 @@ Examples:
   millpond outbox retry 0192c5d2-7b1e-7c4e-9d39-1f7b2f6c1a10";
 
 const REMOVE_EXAMPLES: &str = "\
-`dead-letter redrive` undoes it.
+`dead-letter redrive status:cancelled` brings it back.
 
 Examples:
   millpond outbox remove 'queue:mail due:>+1d' --dry-run

@@ -336,11 +336,11 @@ fn dead_letters_are_listed_and_sent_again() {
     assert_eq!(place.json("dead-letter redrive --reason refused --dry-run")["matched"], 3);
     assert_eq!(place.queue()["dead"], 3, "nothing was done");
     let one = place.json(&format!("dead-letter redrive --id {} --expect 1", ids[0]));
-    let new = one["messages"][0]["redrivenAs"].as_str().unwrap();
-    assert_eq!(one["messages"][0]["id"], ids[0].as_str());
+    let new = one["messages"][0]["jobId"].as_str().unwrap();
+    assert_eq!(one["messages"][0]["failedJobId"], ids[0].as_str());
     assert_eq!(place.json(&format!("message get {}", ids[0]))["redrivenAs"], new);
-    assert_eq!(place.json("dead-letter redrive --queue mail --yes")["redriven"], 2);
-    assert_eq!(place.json("dead-letter redrive --all")["redriven"], 0);
+    assert_eq!(place.json("dead-letter redrive --queue mail --yes")["done"], 2);
+    assert_eq!(place.json("dead-letter redrive --all")["done"], 0);
     assert_eq!(place.json("work mail --exec true --drain")["done"], 3);
 }
 

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use millpond::query::Subject;
 use millpond::{Code, MessageId};
 use millpond_core::store::Changed;
 use serde::Serialize;
@@ -163,6 +164,10 @@ fn none_of_them(action: &Action, named: u64, id: MessageId, changed: Changed) ->
         Changed::NotFound => (Exit::NotFound, Code::MessageNotFound, format!("`{id}` is not there")),
         Changed::AlreadyRetried(new) => {
             (Exit::Conflict, Code::AlreadySettled, format!("`{id}` was sent again already, as `{new}`"))
+        }
+        Changed::WrongState(state) if action.subject == Subject::DeadLetter => {
+            let why = format!("the message is {}, and no dead letter", state.as_str());
+            (Exit::NotFound, Code::MessageNotFound, why)
         }
         Changed::WrongState(state) => {
             (Exit::Conflict, Code::AlreadySettled, format!("`{id}` is {}", state.as_str()))

@@ -28,7 +28,8 @@ Examples:
   millpond message retry queue:mail --expect 12 --reason 'the mail server is back'";
 
 pub(super) const CANCEL_EXAMPLES: &str = "\
-Only what is scheduled, retrying, ready or leased is meant. `dead-letter redrive` undoes it. Ids need no confirmation.
+Only what is scheduled, retrying, ready or leased is meant. Ids need no confirmation. What waits becomes a dead letter with
+the reason `cancelled`; `dead-letter redrive status:cancelled` brings it back.
 
 Examples:
   millpond message cancel 0192c5d2-7b1e-7c4e-9d39-1f7b2f6c1a10

@@ -37,7 +37,7 @@ It is drained when nothing is ready, leased, scheduled or retrying. Dead letters
 
 Examples:
   millpond queue drain mail
-  millpond queue drain mail --timeout 10m && ./deploy";
+  millpond queue drain mail --timeout 10m";
 
 /// What is left.
 #[derive(Debug, Clone, Serialize)]
