@@ -19,7 +19,7 @@ use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::timeout;
 
 use super::environment;
-use super::guard::{Guard, Run, signal_group, signal_marked};
+use super::guard::{Guard, Run, kill_marked, signal_group};
 use super::printer::Printer;
 use super::program::Program;
 use super::tail::Tail;
@@ -58,7 +58,7 @@ impl Group {
         self.signal(Signal::KILL);
         let marks = [self.run.mark()];
         // Where nobody runs blocking work any more, the process ends, and the guard does this.
-        let _ = spawn_blocking(move || signal_marked(&marks, Signal::KILL)).await;
+        let _ = spawn_blocking(move || kill_marked(&marks)).await;
     }
 }
 

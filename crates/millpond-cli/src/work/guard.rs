@@ -15,6 +15,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
@@ -25,8 +26,14 @@ use crate::exit::{Done, Exit, Failure};
 /// The variable that holds the mark of a run.
 pub(super) const MARK: &str = "MILLPOND_RUN";
 
-/// How often the guard looks whether groups have ended.
+/// How often the guard looks whether groups have ended, and for marks.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// How often marks are looked for at most.
+const LOOKS_MAX: usize = 10;
+
+/// What the guard is told when nothing is to be waited for.
+const AT_ONCE: &str = "!";
 
 /// What the guard is started with.
 #[derive(Debug, clap::Args)]
@@ -88,14 +95,13 @@ impl Guard {
         Run { guard: Arc::clone(self), number }
     }
 
-    /// Kills every program that runs, at once.
+    /// Kills every program that runs, at once. The process is about to end; what is missed here, the guard finds.
     pub(super) fn kill_all(&self) {
-        for (number, group) in &self.lock().live {
-            if let Some(group) = group {
-                signal_group(*group, Signal::KILL);
-            }
-            signal_marked(&[self.mark(*number)], Signal::KILL);
+        let mut inner = self.lock();
+        if let Some(process) = &mut inner.process {
+            let _ = process.pipe.write_all(format!("{AT_ONCE} all\n").as_bytes());
         }
+        inner.live.values().flatten().for_each(|group| signal_group(*group, Signal::KILL));
     }
 
     fn mark(&self, number: u64) -> String {
@@ -198,11 +204,14 @@ pub(crate) fn guard(args: &GuardArgs) -> Done {
     let listen = |kind| signal(kind).ok();
     let _deaf = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(listen);
     let mut live: HashMap<String, Option<Pid>> = HashMap::new();
+    let mut grace = Duration::from_millis(args.grace_ms);
     for line in io::stdin().lock().lines() {
         let Ok(line) = line else { break };
         let mut words = line.split(' ');
         let (Some(what), Some(mark)) = (words.next(), words.next()) else { continue };
-        if what == "-" {
+        if what == AT_ONCE {
+            grace = Duration::ZERO;
+        } else if what == "-" {
             live.remove(mark);
         } else {
             let group = words.next().and_then(|group| group.parse().ok()).and_then(Pid::from_raw);
@@ -210,7 +219,7 @@ pub(crate) fn guard(args: &GuardArgs) -> Done {
         }
     }
     if !live.is_empty() {
-        end(&live, Duration::from_millis(args.grace_ms));
+        end(&live, grace);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -218,14 +227,16 @@ pub(crate) fn guard(args: &GuardArgs) -> Done {
 fn end(live: &HashMap<String, Option<Pid>>, grace: Duration) {
     let marks: Vec<String> = live.keys().cloned().collect();
     let groups = || live.values().flatten().copied();
-    groups().for_each(|group| signal_group(group, Signal::TERM));
-    signal_marked(&marks, Signal::TERM);
+    if !grace.is_zero() {
+        groups().for_each(|group| signal_group(group, Signal::TERM));
+        signal_marked(&marks, Signal::TERM);
+    }
     let until = Instant::now() + grace;
     while Instant::now() < until && groups().any(|group| test_kill_process_group(group).is_ok()) {
-        std::thread::sleep(LOOK_EVERY);
+        thread::sleep(LOOK_EVERY);
     }
     groups().for_each(|group| signal_group(group, Signal::KILL));
-    signal_marked(&marks, Signal::KILL);
+    kill_marked(&marks);
 }
 
 /// A group that is gone has got what we wanted.
@@ -233,24 +244,46 @@ pub(super) fn signal_group(group: Pid, signal: Signal) {
     let _ = kill_process_group(group, signal);
 }
 
-/// Signals the processes that carry one of `marks`, wherever they went.
-pub(super) fn signal_marked(marks: &[String], signal: Signal) {
-    for process in marked(marks) {
-        let _ = kill_process(process, signal);
+/// Kills the processes that carry one of `marks`, wherever they went, until there are none. Who is killed starts
+/// nothing more, so that this is soon over.
+pub(super) fn kill_marked(marks: &[String]) {
+    for _ in 0..LOOKS_MAX {
+        if signal_marked(marks, Signal::KILL) == Seen::Nothing {
+            return;
+        }
+        thread::sleep(LOOK_EVERY);
     }
 }
 
+/// What a look into `/proc` saw.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    Nothing,
+    /// A process with a mark, or one that shows nothing: it may just be replaced by another program.
+    Something,
+}
+
 /// Linux shows the environment that a process began with, and so its mark.
-fn marked(marks: &[String]) -> Vec<Pid> {
+fn signal_marked(marks: &[String], signal: Signal) -> Seen {
     let wanted: Vec<String> = marks.iter().map(|mark| format!("{MARK}={mark}")).collect();
-    let has_mark = |process: &Pid| {
-        // Another user's process, or one that has just ended, cannot be read and is none of ours.
-        let Ok(environment) = std::fs::read(format!("/proc/{}/environ", process.as_raw_nonzero())) else {
-            return false;
-        };
-        environment.split(|byte| *byte == 0).any(|entry| wanted.iter().any(|mark| mark.as_bytes() == entry))
-    };
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let mut seen = Seen::Nothing;
+    let Ok(entries) = std::fs::read_dir("/proc") else { return seen };
     let processes = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    processes.filter_map(Pid::from_raw).filter(has_mark).collect()
+    for process in processes.filter_map(Pid::from_raw) {
+        let folder = format!("/proc/{}", process.as_raw_nonzero());
+        // Another user's process, or one that has just ended, cannot be read and is none of ours.
+        let Ok(environment) = std::fs::read(format!("{folder}/environ")) else { continue };
+        if environment
+            .split(|byte| *byte == 0)
+            .any(|entry| wanted.iter().any(|mark| mark.as_bytes() == entry))
+        {
+            let _ = kill_process(process, signal);
+            seen = Seen::Something;
+        }
+        // Threads of the system and processes that have ended have no program.
+        if environment.is_empty() && std::fs::read_link(format!("{folder}/exe")).is_ok() {
+            seen = Seen::Something;
+        }
+    }
+    seen
 }
