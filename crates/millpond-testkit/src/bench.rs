@@ -328,6 +328,15 @@ impl Bench {
             .collect()
     }
 
+    /// Deletes what is past its retention, at most this many rows of each table; answers how many went.
+    ///
+    /// # Panics
+    ///
+    /// When the store refuses.
+    pub async fn retain(&self, rows_max: usize) -> u64 {
+        self.first.store.retain("bench".to_owned(), rows_max).await.expect("retention answers")
+    }
+
     /// The dead letters of a queue.
     ///
     /// # Panics

@@ -283,3 +283,88 @@ async fn check_list(bench: &Bench, queue: &TestQueue<u32>, states: &BTreeMap<Mes
     let counted = bench.node().store.messages(find).await.expect("messages are counted");
     assert_eq!((counted.matched, counted.counted_all), (states.len() as u64, true));
 }
+
+/// What happened days ago is counted by the quarter of an hour, and the sums stay what they were; a day in any zone
+/// begins with a quarter.
+pub async fn trends_add_up_by_the_quarter(bench: &Bench) {
+    let queue = bench.queue::<u32>(SETTINGS).await;
+    let worker = bench.holder(&queue);
+    let quarter = 900_000_000;
+    let from = bench.clock().now().as_micros() / quarter * quarter;
+    for day in 0..4_u32 {
+        bench.send(&queue, 0..day + 1).await;
+        let claim = worker.lease(10).await;
+        assert_eq!(worker.ack(&claim).await, applied());
+        bench.advance(DAY);
+        while bench.retain(100).await != 0 {}
+    }
+    let to = (bench.clock().now().as_micros() / quarter + 1) * quarter;
+    let which = |queue: &str| Tallies {
+        queue: Some(queue.to_owned()),
+        kind: None,
+        from: Timestamp::from_micros(from),
+        to: Timestamp::from_micros(to),
+        by_minute: false,
+    };
+    let store = &bench.node().store;
+    let tallies = store.tallies(which(queue.name())).await.expect("counters are read");
+    assert_eq!(tallies.len() as i64, (to - from) / quarter, "quarters without anything are there too");
+    let days: Vec<u64> = tallies.chunks(96).map(|day| day.iter().map(|tally| tally.sent).sum()).collect();
+    assert_eq!(days[..4], [1, 2, 3, 4]);
+    let done: u64 = tallies.iter().map(|tally| tally.done).sum();
+    let run: Duration = tallies.iter().map(|tally| tally.run).sum();
+    assert_eq!((done, run), (10, Duration::from_millis(50)));
+    let counts = bench.counts(&queue).await;
+    assert_eq!((counts.sent, counts.done), (10, 10));
+    let times = store.run_times(queue.name().to_owned(), 7).await.expect("run times are read");
+    assert_eq!(times, [Duration::from_millis(5); 7]);
+    let nobody = store.tallies(which("nobody")).await.expect("counters are read");
+    assert!(nobody.iter().all(|tally| tally.sent == 0));
+}
+
+/// No call takes more of a table than it was told, and in the end everything that is old is gone; the log of what is
+/// kept still adds up.
+pub async fn retention_takes_everything_in_chunks(bench: &Bench) {
+    let queue = bench.queue::<u32>(SETTINGS).await;
+    let worker = bench.holder(&queue);
+    bench.send(&queue, 0..60).await;
+    for number in 0..60 {
+        let claim = worker.lease(1).await;
+        let ended = if number % 2 == 0 { worker.ack(&claim).await } else { worker.end(&claim, &ending(6)).await };
+        assert_eq!(ended, applied());
+        bench.advance(SECOND * 90);
+    }
+    let store = &bench.node().store;
+    for _ in 0..20 {
+        store.pause(millpond_core::view::Scope::Global, None, act("queue pause")).await.expect("it is paused");
+        store.resume(millpond_core::view::Scope::Global, act("queue resume")).await.expect("it goes on");
+    }
+    let rows = async || -> BTreeMap<String, u64> {
+        store.info().await.expect("the store tells").tables.into_iter().collect()
+    };
+    let before = rows().await;
+    for table in ["log", "dead_letter", "event", "history", "audit", "stat"] {
+        assert!(20 <= before[table], "{table} has {}", before[table]);
+    }
+    bench.advance(DAY * 401);
+    let mut last = rows().await;
+    loop {
+        let gone = bench.retain(7).await;
+        let now = rows().await;
+        for (table, rows) in &last {
+            assert!(*rows <= now[table] + 7, "{table}: {rows} before, {} after", now[table]);
+        }
+        last = now;
+        if gone == 0 {
+            break;
+        }
+    }
+    for (table, most) in
+        [("log", 1), ("dead_letter", 0), ("event", 0), ("history", 0), ("audit", 1), ("stat_quarter", 0), ("stat", 1)]
+    {
+        assert!(last[table] <= most, "{table} keeps {}", last[table]);
+    }
+    let counts = bench.counts(&queue).await;
+    assert_eq!((counts.sent, counts.done), (60, 30), "the sums stay");
+    assert!(all_events(bench, of_queue(&queue)).await.len() <= 1, "only the highest row of the log is left");
+}

@@ -10,6 +10,7 @@ pub mod field_reports;
 pub mod history;
 pub mod lease;
 pub mod listeners;
+pub mod lists;
 pub mod operations;
 pub mod publishing;
 pub mod retry;
@@ -77,6 +78,15 @@ macro_rules! contract {
             }
             history {
                 the_run_log_adds_up
+                trends_add_up_by_the_quarter
+                retention_takes_everything_in_chunks
+            }
+            lists {
+                dead_letters_are_open_until_they_are_sent_again
+                like_failures_are_one_group
+                the_outbox_is_listed_as_it_is_due
+                messages_are_found_by_what_they_carry
+                a_cursor_is_stable_while_rows_arrive
             }
             listeners {
                 c046_only_the_node_with_a_handler_is_called
