@@ -20,9 +20,10 @@ use pages::{Entry, Kind, PAGES};
 Examples:
   millpond explain                   every code, reason and cause, a line each
   millpond explain lease-lost
+  millpond explain OUTBOX_STALLED
   millpond explain exhausted -o json")]
 pub(crate) struct Args {
-    /// A code that an error ends with, a reason of a dead letter, or a cause that `why` names
+    /// A code that an error ends with, a reason of a dead letter, a cause that `why` names, or a hint of `doctor`
     #[arg(value_name = "CODE")]
     code: Option<String>,
 }
@@ -93,14 +94,14 @@ pub(crate) fn run(args: Args, output: &Output) -> Done {
 }
 
 fn find(word: &str) -> Option<&'static Entry> {
-    let word = word.trim().to_lowercase();
-    PAGES.iter().find(|entry| entry.code == word)
+    PAGES.iter().find(|entry| entry.code.eq_ignore_ascii_case(word.trim()))
 }
 
 fn unknown(word: &str) -> Failure {
     let known: Vec<&str> = PAGES.iter().map(|entry| entry.code).collect();
     let failure = Failure::new(Exit::NotFound, "not-found", format!("there is no page for `{word}`"));
-    let failure = match nearest(&word.to_lowercase(), &known) {
+    let near = nearest(&word.to_lowercase(), &known).or_else(|| nearest(&word.to_uppercase(), &known));
+    let failure = match near {
         Some(near) => failure.why(format!("did you mean `{near}`?")),
         None => failure,
     };

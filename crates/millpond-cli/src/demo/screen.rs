@@ -3,12 +3,14 @@
 //! All of it goes to standard error.
 
 use std::fmt;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use millpond::view::QueueView;
+
+use crate::progress;
 
 /// How often a line is written without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(1);
@@ -77,7 +79,7 @@ impl fmt::Display for Whereabouts {
 #[derive(Debug)]
 pub(crate) struct Screen {
     began: Instant,
-    /// `None`: standard error is no terminal.
+    /// `None`: nobody looks at one.
     bar: Option<ProgressBar>,
     last_line: Mutex<Option<(Instant, Whereabouts)>>,
 }
@@ -85,7 +87,7 @@ pub(crate) struct Screen {
 impl Screen {
     /// A screen for so many messages.
     pub(crate) fn new(messages: u64) -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| {
+        let bar = progress::is_shown().then(|| {
             let style = ProgressStyle::with_template("{bar:24} {pos}/{len}  {elapsed}  {wide_msg}");
             ProgressBar::new(messages).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
         });

@@ -8,7 +8,7 @@ use serde::Serialize;
 pub(super) enum Kind {
     /// The code of an error.
     Error,
-    /// A cause that `why` names, a reason of a dead letter, or one of the run log.
+    /// A cause that `why` names, a reason of a dead letter or of the run log, or a hint of `doctor`.
     Cause,
 }
 
@@ -49,16 +49,20 @@ pages! {
         "already-settled" "batch-too-large" "body-too-large" "count-changed" "dedup-conflict"
         "handler-missing" "internal" "interrupted" "invalid-config" "invalid-filter"
         "invalid-header" "invalid-json" "invalid-key" "invalid-name" "invalid-option"
-        "invalid-parameter" "lease-lost" "message-not-found" "not-drained" "not-found" "not-serialisable"
-        "queue-conflict" "schema-newer" "schema-older" "send-inside-transaction" "shutting-down"
-        "statement-failed" "storage-full" "store-unavailable" "store-unreachable" "unknown-outcome"
-        "unknown-queue" "unknown-time-zone" "unsupported-store";
+        "invalid-parameter" "lease-lost" "message-not-found" "not-drained" "not-found"
+        "not-serialisable" "queue-conflict" "schema-newer" "schema-older" "send-inside-transaction"
+        "shutting-down" "statement-failed" "storage-full" "store-unavailable" "store-unreachable"
+        "unknown-outcome" "unknown-queue" "unknown-time-zone" "unsupported-store";
     Cause in "causes":
-        "asked" "behind" "cancelled" "commit-unknown" "dead" "done" "error" "exhausted"
-        "handoff-failed" "ignored" "lease-exhausted" "lease-expired" "leased" "limited"
-        "no-free-slots" "no-handler" "no-listener-expired" "no-listener" "not-relayed" "panic"
-        "paused" "purged" "ready" "refused" "releases-exhausted" "retry-until" "retrying" "scheduled"
-        "shutdown" "snooze" "snoozed" "suspect-waits" "timeout" "too-old" "undecodable" "unknown-id"
+        "BACKLOG_AGE" "CLOCK_SKEW" "DLQ_RISING" "FAILED_JOBS_PRESENT" "FREE_PAGES" "HEALTHY"
+        "INTEGRITY_BROKEN" "IN_MEMORY" "JOB_WITHOUT_HANDLER" "OLD_SNAPSHOT" "OUTBOX_STALLED"
+        "PROCESSING_TIMEOUT_TOO_SHORT" "QUEUE_PAUSED" "QUEUE_WITHOUT_LISTENER" "SLOTS_STUCK"
+        "SYNCHRONOUS_NORMAL" "TIMED_OUT_PROCESSING" "WORKER_HEARTBEAT_STALE" "asked" "behind"
+        "cancelled" "commit-unknown" "dead" "done" "error" "exhausted" "handoff-failed" "ignored"
+        "lease-exhausted" "lease-expired" "leased" "limited" "no-free-slots" "no-handler"
+        "no-listener-expired" "no-listener" "not-relayed" "panic" "paused" "purged" "ready"
+        "refused" "releases-exhausted" "retry-until" "retrying" "scheduled" "shutdown" "snooze"
+        "snoozed" "suspect-waits" "timeout" "too-old" "undecodable" "unknown-id"
         "unsupported-payload" "worker-dead";
 }
 
@@ -109,10 +113,26 @@ mod tests {
         known.extend(DropReason::ALL.iter().map(|reason| reason.as_str()));
         let why = causes_of_why();
         known.extend(why.iter().map(String::as_str));
+        let hints = hints();
+        known.extend(hints.iter().map(String::as_str));
         let missing: Vec<_> = known.difference(&written).collect();
         assert!(missing.is_empty(), "write docs/causes/<code>.md and list it in {}: {missing:?}", file!());
         let unknown: Vec<_> = written.difference(&known).collect();
         assert!(unknown.is_empty(), "nothing says these: {unknown:?}");
+    }
+
+    /// The codes of hints, which are words in capitals.
+    fn hints() -> BTreeSet<String> {
+        let of_core = include_str!("../../../millpond-core/src/hints.rs");
+        let of_store = include_str!("../../../millpond-sqlite/src/info.rs");
+        let of_files = include_str!("../doctor/integrity.rs");
+        let texts = [of_core, of_store, of_files].map(|text| text.split("#[cfg(test)]").next().unwrap());
+        let is_code =
+            |word: &&str| 5 < word.len() && word.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+        let found = texts.iter().flat_map(|text| text.split('"')).filter(is_code).map(str::to_owned);
+        let found: BTreeSet<String> = found.collect();
+        assert!(15 < found.len(), "only {found:?} were seen: the guard looks at nothing");
+        found
     }
 
     /// The codes that stand in the code of `why`.
