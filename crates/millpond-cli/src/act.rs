@@ -24,7 +24,9 @@ pub(crate) struct Because {
 fn reason(text: &str) -> Result<String, String> {
     match text.chars().count() {
         0 => Err("it is empty; say why, or leave it out".to_owned()),
-        count if REASON_CHARS_MAX < count => Err(format!("it has {count} characters, at most {REASON_CHARS_MAX}")),
+        count if REASON_CHARS_MAX < count => {
+            Err(format!("it has {count} characters, at most {REASON_CHARS_MAX}"))
+        }
         _ => Ok(text.to_owned()),
     }
 }

@@ -54,13 +54,13 @@ struct Shown {
 
 const COLUMNS: [Column<Shown>; 8] = [
     Column::new("number", |row, _| row.number.to_string()),
-    Column::new("at", |row, times| times.show(row.at)),
-    Column::text("actor", |row, _| row.actor.clone()),
+    Column::optional(Column::new("at", |row, times| times.show(row.at))),
+    Column::optional(Column::text("actor", |row, _| row.actor.clone())),
     Column::new("verb", |row, _| row.verb.clone()),
     Column::text("object", |row, _| row.object.clone()),
-    Column::new("rows", |row, _| row.count.to_string()),
+    Column::optional(Column::new("rows", |row, _| row.count.to_string())),
     Column::text("reason", |row, _| row.reason.clone().unwrap_or_default()),
-    Column::new("chain", |row, _| if row.intact { "intact" } else { "broken" }.to_owned()),
+    Column::optional(Column::new("chain", |row, _| if row.intact { "intact" } else { "broken" }.to_owned())),
 ];
 
 /// Runs a verb.

@@ -7,9 +7,9 @@ mod redrive;
 mod remove;
 mod view;
 
+use millpond::Pond;
 use millpond::query::{Field, Subject};
 use millpond::text::nearest;
-use millpond::Pond;
 use millpond_core::reason::DropReason;
 
 use crate::exit::{Done, Failure};

@@ -79,7 +79,8 @@ impl Filter {
         calendar: &dyn Calendar,
     ) -> Result<Chosen, Failure> {
         let Self { words, queue, mut ids } = self;
-        let (named, words): (Vec<_>, Vec<_>) = words.into_iter().partition(|word| word.parse::<MessageId>().is_ok());
+        let (named, words): (Vec<_>, Vec<_>) =
+            words.into_iter().partition(|word| word.parse::<MessageId>().is_ok());
         ids.extend(named.iter().filter_map(|word| word.parse::<MessageId>().ok()));
         ids.sort_unstable();
         ids.dedup();
@@ -87,8 +88,10 @@ impl Filter {
         let mut query = query::parse(&text, subject, calendar).map_err(|refused| wrong(&text, &refused))?;
         let mut written: Vec<String> = Vec::new();
         written.extend(Some(text.trim().to_owned()).filter(|text| !text.is_empty()));
-        for (field, name, value) in
-            queue.map(|queue| (Field::Queue, "queue", queue)).into_iter().chain(more.map(|(f, v)| (f, "reason", v)))
+        for (field, name, value) in queue
+            .map(|queue| (Field::Queue, "queue", queue))
+            .into_iter()
+            .chain(more.map(|(f, v)| (f, "reason", v)))
         {
             written.push(format!("{name}:{value}"));
             query = query.and(field, [value]);
@@ -138,7 +141,8 @@ impl Here {
 
     /// The first and the last microsecond of a day, which is longer or shorter where clocks are changed.
     fn day(&self, date: Date) -> Option<(Timestamp, Timestamp)> {
-        let start = |date: Date| date.to_zoned_datetime(self.zone.clone()).ok().map(|at| micros(at.timestamp()));
+        let start =
+            |date: Date| date.to_zoned_datetime(self.zone.clone()).ok().map(|at| micros(at.timestamp()));
         let next = start(date.tomorrow().ok()?)?;
         Some((start(date)?, Timestamp::from_micros(next.as_micros() - 1)))
     }

@@ -10,8 +10,8 @@ use millpond::{Code, Error, MessageId};
 
 use crate::exit::Done;
 use crate::{Context, open};
-pub(crate) use shown::{Body, Event};
 use shown::Shown;
+pub(crate) use shown::{Body, Event};
 
 /// What can be done with messages.
 #[derive(Debug, clap::Subcommand)]

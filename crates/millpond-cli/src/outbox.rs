@@ -45,7 +45,7 @@ const RETRY: Action = Action {
     subject: Subject::Outbox,
     states: &[],
     infinitive: "retry",
-    past: "made due",
+    past: "made due:",
     doing: "making due",
     one: "message",
     runs: true,

@@ -53,6 +53,8 @@ pub(crate) struct Column<T> {
     whole: bool,
     /// Whether it gives way where a table is wider than the terminal.
     elastic: bool,
+    /// Whether a table does without it where the terminal is too narrow for all.
+    optional: bool,
 }
 
 /// How a list goes on, in the words of the HTTP API.
@@ -74,17 +76,22 @@ pub(crate) struct Times {
 impl<T> Column<T> {
     /// A column with how to fill it.
     pub(crate) const fn new(name: &'static str, cell: fn(&T, &Times) -> String) -> Self {
-        Self { name, cell, whole: false, elastic: false }
+        Self { name, cell, whole: false, elastic: false, optional: false }
     }
 
     /// A column of texts of any length, which give way first where the terminal is narrow.
     pub(crate) const fn text(name: &'static str, cell: fn(&T, &Times) -> String) -> Self {
-        Self { name, cell, whole: false, elastic: true }
+        Self { name, cell, whole: false, elastic: true, optional: false }
     }
 
     /// A column whose texts are not cut.
     pub(crate) const fn whole(name: &'static str, cell: fn(&T, &Times) -> String) -> Self {
-        Self { name, cell, whole: true, elastic: false }
+        Self { name, cell, whole: true, elastic: false, optional: false }
+    }
+
+    /// The same column, which a table does without where the terminal is too narrow: the last such one first.
+    pub(crate) const fn optional(self) -> Self {
+        Self { optional: true, ..self }
     }
 }
 
@@ -325,6 +332,22 @@ fn terminal_width() -> Option<u16> {
 }
 
 fn table_within<T>(rows: &[T], columns: &[Column<T>], times: &Times, width: Option<u16>) -> String {
+    let mut shown: Vec<&Column<T>> = columns.iter().collect();
+    loop {
+        let mut table = filled(rows, &shown, times);
+        if let Some(width) = width {
+            let optional = shown.iter().rposition(|column| column.optional).filter(|place| 0 < *place);
+            if let (true, Some(place)) = (width < least_width(&table, &shown), optional) {
+                shown.remove(place);
+                continue;
+            }
+            fit(&mut table, &shown, width);
+        }
+        return table.lines().map(|line| line.trim_end().to_owned() + "\n").collect();
+    }
+}
+
+fn filled<T>(rows: &[T], columns: &[&Column<T>], times: &Times) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header(columns.iter().map(|column| column.name.to_uppercase()));
@@ -337,27 +360,39 @@ fn table_within<T>(rows: &[T], columns: &[Column<T>], times: &Times, width: Opti
     for column in table.column_iter_mut() {
         column.set_padding((0, CELL_GAP));
     }
-    if let Some(width) = width {
-        fit(&mut table, columns, width);
-    }
-    table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+    table
 }
 
-/// Shares what a terminal has beside its other columns among those that give way; if there are none, the last one
-/// does. A terminal that is too narrow for the others gets lines that are too long.
-fn fit<T>(table: &mut Table, columns: &[Column<T>], width: u16) {
-    let widths = table.column_max_content_widths();
-    let gaps = CELL_GAP.saturating_mul(u16::try_from(columns.len()).unwrap_or(u16::MAX));
-    let free = width.saturating_sub(gaps);
-    let some_give_way = columns.iter().any(|column| column.elastic);
-    let gives_way = |index: usize| match some_give_way {
+/// The columns that give way; if none is made for it, the last one does.
+fn gives_way<T>(columns: &[&Column<T>], index: usize) -> bool {
+    match columns.iter().any(|column| column.elastic) {
         true => columns[index].elastic,
         false => 0 < index && index + 1 == columns.len(),
-    };
+    }
+}
+
+fn gaps(columns: usize) -> u16 {
+    CELL_GAP.saturating_mul(u16::try_from(columns.saturating_sub(1)).unwrap_or(u16::MAX))
+}
+
+/// The width of a table whose columns have given way as far as they can.
+fn least_width<T>(table: &Table, columns: &[&Column<T>]) -> u16 {
+    let widths = table.column_max_content_widths().into_iter().enumerate();
+    let least = widths.map(|(index, width)| match gives_way(columns, index) {
+        true => width.min(CELL_CHARS_MIN),
+        false => width,
+    });
+    least.fold(gaps(columns.len()), u16::saturating_add)
+}
+
+/// Shares what a terminal has beside its other columns among those that give way. A terminal that is too narrow for
+/// the others gets lines that are too long.
+fn fit<T>(table: &mut Table, columns: &[&Column<T>], width: u16) {
+    let widths = table.column_max_content_widths();
     let (mut elastic, rigid): (Vec<usize>, Vec<usize>) =
-        (0..columns.len()).partition(|index| gives_way(*index));
-    let taken = rigid.iter().fold(0_u16, |sum, index| sum.saturating_add(widths[*index]));
-    let mut left = free.saturating_sub(taken);
+        (0..columns.len()).partition(|index| gives_way(columns, *index));
+    let taken = rigid.iter().fold(gaps(columns.len()), |sum, index| sum.saturating_add(widths[*index]));
+    let mut left = width.saturating_sub(taken);
     // The narrowest first: what it does not need is left to the wider ones.
     elastic.sort_by_key(|index| widths[*index]);
     for (done, index) in elastic.iter().enumerate() {
@@ -459,6 +494,9 @@ mod tests {
         assert!(lines[1].starts_with("0192c5d2  connection refused"), "{narrow}");
         assert!(lines[1].ends_with("…  1") || lines[1].contains("… "), "{narrow}");
         assert!(lines.iter().all(|line| line.chars().count() <= 40), "{narrow}");
+        let columns = columns.map(Column::optional);
+        let narrowest = table_within(&rows, &columns, &times, Some(12));
+        assert_eq!(narrowest.lines().next(), Some("ID"), "the last goes first, the id never: {narrowest}");
     }
 
     #[test]

@@ -62,7 +62,11 @@ fn what_was_not_surely_meant_is_refused() {
             2,
             "error: --all and a filter were both named (invalid-parameter)",
         );
-        place.refused(&format!("{verb} queue:maill"), 5, "error: cannot look up queue `maill` (unknown-queue)");
+        place.refused(
+            &format!("{verb} queue:maill"),
+            5,
+            "error: cannot look up queue `maill` (unknown-queue)",
+        );
         place.refused(
             &format!("{verb} queu:mail"),
             2,
@@ -89,7 +93,10 @@ fn what_was_not_surely_meant_is_refused() {
 #[test]
 fn dead_letters_are_sent_again_as_told() {
     let (place, ids) = with_dead();
-    let line = format!("dead-letter redrive {} --to other --attempts-max 9 --delay 1h --because 'it is repaired'", ids[0]);
+    let line = format!(
+        "dead-letter redrive {} --to other --attempts-max 9 --delay 1h --because 'it is repaired'",
+        ids[0]
+    );
     let done = place.json(&line);
     assert_eq!((&done["matched"], &done["done"], &done["remaining"]), (&1.into(), &1.into(), &0.into()));
     assert_eq!(done["messages"][0]["failedJobId"], ids[0].as_str());
@@ -111,7 +118,11 @@ fn dead_letters_are_sent_again_as_told() {
     let done: Value = serde_json::from_slice(&both.stdout).unwrap();
     assert_eq!((&done["done"], &done["skipped"]["alreadyRetried"]), (&1.into(), &1.into()));
     assert_eq!(stderr(&both), "skipped 1: 1 sent again already\n");
-    place.refused("dead-letter redrive --all --to nope --yes", 5, "error: cannot look up queue `nope` (unknown-queue)");
+    place.refused(
+        "dead-letter redrive --all --to nope --yes",
+        5,
+        "error: cannot look up queue `nope` (unknown-queue)",
+    );
 }
 
 #[test]
@@ -145,7 +156,10 @@ fn dead_letters_are_removed_for_good() {
     assert_eq!(place.ok("dead-letter remove --all -o table"), "no dead letters match\n");
     assert_eq!(place.json("dead-letter list")["total"], 0);
     let audit = place.json("audit list");
-    assert_eq!((&audit["items"][0]["object"], &audit["items"][0]["count"]), (&"reason:refused".into(), &2.into()));
+    assert_eq!(
+        (&audit["items"][0]["object"], &audit["items"][0]["count"]),
+        (&"reason:refused".into(), &2.into())
+    );
 }
 
 #[test]
@@ -161,7 +175,11 @@ fn messages_that_wait_are_made_due_and_those_that_do_not_are_left() {
         &format!("error: cannot retry message `{ready}` (already-settled)"),
     );
     assert_eq!(place.json(&format!("message retry {late}"))["done"], 1);
-    assert_eq!(place.json("outbox retry queue:mail --yes")["done"], 2, "one that is due may be asked for again");
+    assert_eq!(
+        place.json("outbox retry queue:mail --yes")["done"],
+        2,
+        "one that is due may be asked for again"
+    );
     assert_eq!(place.json("work mail --exec cat --drain")["done"], 3);
     assert_eq!(place.json("message retry queue:mail --yes")["matched"], 0);
     let id = "0192c5d2-7b1e-7c4e-9d39-1f7b2f6c1a10";
@@ -198,14 +216,15 @@ fn messages_are_cancelled_and_can_be_brought_back() {
 #[test]
 fn an_interrupt_leaves_whole_transactions_and_a_repeat_does_the_rest() {
     let place = Place::with_queue();
-    let count = 20_000_u64;
+    let count = 5_000_u64;
     let lines: String = (0..count).map(|number| format!("{number}\n")).collect();
     place.with_input("queue send mail - --ndjson", lines.as_bytes());
     let store = Connection::open(place.path().join("millpond.db")).unwrap();
     let child = place.command("message cancel queue:mail --yes --json").spawn().unwrap();
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
     let started = Instant::now();
-    let audit = || store.query_row("select count(*) from millpond_audit", [], |row| row.get::<_, u64>(0)).unwrap();
+    let audit =
+        || store.query_row("select count(*) from millpond_audit", [], |row| row.get::<_, u64>(0)).unwrap();
     while audit() == 0 {
         assert!(started.elapsed() < Duration::from_secs(60), "no transaction was seen");
     }

@@ -90,12 +90,24 @@ fn a_filter_that_is_wrong_is_pointed_at_and_nothing_is_searched() {
             "error: there is no `redy`; did you mean `ready`? known are scheduled, retrying, ready, leased, done, dead, \
              cancelled (invalid-filter)",
         ),
-        ("message list attempt:many", 2, "error: `many` is not a whole number, such as 3, >3 or 1..5 (invalid-filter)"),
-        ("outbox list state:ready", 2, "error: there is no field `state` here; known are queue, kind, key, id, trace, \
+        (
+            "message list attempt:many",
+            2,
+            "error: `many` is not a whole number, such as 3, >3 or 1..5 (invalid-filter)",
+        ),
+        (
+            "outbox list state:ready",
+            2,
+            "error: there is no field `state` here; known are queue, kind, key, id, trace, \
              reason, error, attempt, age, sent, due, header.NAME, body.PATH; quote a text that holds a colon \
-             (invalid-filter)"),
-        ("dead-letter list status:opn", 2, "error: there is no `opn`; did you mean `open`? known are open, retried, \
-             cancelled (invalid-filter)"),
+             (invalid-filter)",
+        ),
+        (
+            "dead-letter list status:opn",
+            2,
+            "error: there is no `opn`; did you mean `open`? known are open, retried, \
+             cancelled (invalid-filter)",
+        ),
         ("message list queue:maill", 5, "error: cannot look up queue `maill` (unknown-queue)"),
         ("message list --queue maill", 5, "error: cannot look up queue `maill` (unknown-queue)"),
         ("message list --after x", 2, "error: cannot go on with a list (invalid-option)"),
@@ -120,7 +132,11 @@ fn pages_follow_each_other_and_say_what_is_missing() {
         let page: Value = serde_json::from_slice(&output.stdout).unwrap();
         seen.extend(ids(&page));
         let Some(next) = page["nextCursor"].as_str() else { break };
-        assert!(stderr(&output).contains("2 of 5 messages; --limit shows more, --after"), "{}", stderr(&output));
+        assert!(
+            stderr(&output).contains("2 of 5 messages; --limit shows more, --after"),
+            "{}",
+            stderr(&output)
+        );
         after = format!("--after {next}");
     }
     seen.sort();
@@ -150,7 +166,8 @@ fn hostile_keys_and_bodies_are_shown_and_cannot_move_a_cursor() {
         for form in ["table", "csv", "json", "ndjson", "id"] {
             let text = place.ok(&format!("{line} -o {form}"));
             let moves = |c: char| {
-                (c.is_control() && c != '\n') || matches!(c, '\u{202a}'..='\u{202e}' | '\u{200e}' | '\u{200f}')
+                (c.is_control() && c != '\n')
+                    || matches!(c, '\u{202a}'..='\u{202e}' | '\u{200e}' | '\u{200f}')
             };
             assert!(!text.contains(moves), "{line} -o {form}: {text:?}");
         }
@@ -201,7 +218,10 @@ fn dead_letters_are_listed_grouped_and_shown() {
     assert_eq!(place.run("dead-letter groups --by colour").status.code(), Some(2));
     let letter = place.json(&format!("dlq get {id}"));
     assert_eq!((&letter["payload"], &letter["payloadBytes"]), (&2.into(), &1.into()));
-    assert_eq!((&letter["errorDetail"], &letter["headers"]["tenant"]), (&"no such user".into(), &"acme".into()));
+    assert_eq!(
+        (&letter["errorDetail"], &letter["headers"]["tenant"]),
+        (&"no such user".into(), &"acme".into())
+    );
     assert_eq!(letter["attemptErrors"][0]["error"], "no such user");
     assert_eq!(letter["events"][0]["event"], "ENQUEUE");
     let ready = ids(&place.json("message list state:ready"))[0].clone();

@@ -50,8 +50,12 @@ fn settings_are_changed_at_run_time_and_go_back_to_what_is_declared() {
     place.ok("queue add mail --attempts-max 9");
     let shown = place.json("queue show mail");
     assert_eq!(shown["settings"]["attemptsMax"], 7, "what is set wins over a later declaration");
-    let changed: Vec<&str> =
-        shown["changes"].as_array().unwrap().iter().map(|change| change["setting"].as_str().unwrap()).collect();
+    let changed: Vec<&str> = shown["changes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|change| change["setting"].as_str().unwrap())
+        .collect();
     assert_eq!(changed, ["attempts_max", "timeout"]);
     let table = place.ok("queue show mail -o table");
     let line = table.lines().find(|line| line.contains("attempts_max")).unwrap();
@@ -86,7 +90,12 @@ fn a_setting_that_cannot_be_is_refused_and_a_dry_run_changes_nothing() {
         assert_eq!(output.status.code(), Some(2), "{line}: {}", stderr(&output));
         assert!(stderr(&output).contains(words), "{line}: {}", stderr(&output));
     }
-    for line in ["queue set maill lease=1m", "queue unset maill --all", "queue pause maill", "queue purge maill --yes"] {
+    for line in [
+        "queue set maill lease=1m",
+        "queue unset maill --all",
+        "queue pause maill",
+        "queue purge maill --yes",
+    ] {
         place.refused(line, 5, "error: cannot look up queue `maill` (unknown-queue)");
     }
 }
@@ -110,7 +119,10 @@ fn a_queue_is_held_by_every_pause_until_each_is_ended() {
     assert!(shown.contains("held by a pause of its own, by "), "{shown}");
     assert!(shown.contains(": the server is down"), "{shown}");
     let resumed = place.ok("queue resume mail -o table");
-    assert!(resumed.starts_with("queue `mail` is resumed\n  still held by a pause of all queues, by "), "{resumed}");
+    assert!(
+        resumed.starts_with("queue `mail` is resumed\n  still held by a pause of all queues, by "),
+        "{resumed}"
+    );
     let again = place.ok("queue resume mail -o table");
     assert!(again.starts_with("nothing to do: "), "{again}");
     assert_eq!(place.json("queue resume --all")["pausedBy"], Value::Array(Vec::new()));

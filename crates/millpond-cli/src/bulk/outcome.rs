@@ -158,7 +158,8 @@ impl Outcome {
 
 /// The error where rows were named and nothing could be done to any of them.
 fn none_of_them(action: &Action, named: u64, id: MessageId, changed: Changed) -> Failure {
-    let what = if named == 1 { format!("{} `{id}`", action.one) } else { format!("any of {named} {}s", action.one) };
+    let what =
+        if named == 1 { format!("{} `{id}`", action.one) } else { format!("any of {named} {}s", action.one) };
     let tried = format!("cannot {} {what}", action.infinitive);
     let (exit, code, why) = match changed {
         Changed::NotFound => (Exit::NotFound, Code::MessageNotFound, format!("`{id}` is not there")),

@@ -63,9 +63,9 @@ struct Warnings {
 const SAMPLE: [Column<Hit>; 6] = [
     Column::new("id", |hit, _| hit.id.to_string()),
     Column::text("queue", |hit, _| hit.queue.clone()),
-    Column::text("kind", |hit, _| hit.kind.clone()),
+    Column::optional(Column::text("kind", |hit, _| hit.kind.clone())),
     Column::text("reason", |hit, _| hit.reason.clone().unwrap_or_else(|| hit.state.to_owned())),
-    Column::new("at", |hit, times| times.show(hit.at)),
+    Column::optional(Column::new("at", |hit, times| times.show(hit.at))),
     Column::text("error", |hit, _| hit.error.clone().unwrap_or_default()),
 ];
 
@@ -99,7 +99,8 @@ impl Preview {
         live.retain(|worker| !worker.stopped && now < worker.lease_until);
         let missing = self.works.iter().filter(|((queue, kind), _)| {
             !live.iter().any(|worker| {
-                let knows = worker.facts.kinds.is_empty() || worker.facts.kinds.contains(kind) || kind == OTHER;
+                let knows =
+                    worker.facts.kinds.is_empty() || worker.facts.kinds.contains(kind) || kind == OTHER;
                 worker.queues.contains(queue) && knows
             })
         });
@@ -127,14 +128,18 @@ impl Preview {
                 return format!("no {}s match", action.one);
             }
             let mut text = format!("would {} {}\n", action.infinitive, action.count(self.matched));
-            let mut line = |name: &str, value: String| text.push_str(&format!("  {name:<8} {}\n", clean(&value)));
+            let mut line =
+                |name: &str, value: String| text.push_str(&format!("  {name:<8} {}\n", clean(&value)));
             line("queues", in_line(&self.by_queue));
             line("kinds", in_line(&self.by_job_name));
             line("reasons", in_line(&self.by_reason));
             line("oldest", times.show_if(self.oldest));
             line("newest", times.show_if(self.newest));
             if 0 < self.blocked.handler_missing {
-                line("blocked", format!("{}: no live worker has a handler for them", self.blocked.handler_missing));
+                line(
+                    "blocked",
+                    format!("{}: no live worker has a handler for them", self.blocked.handler_missing),
+                );
             }
             if 0 < self.warnings.running {
                 line("running", format!("{}: their workers are told", self.warnings.running));

@@ -73,7 +73,9 @@ pub(super) async fn named(
     for id in ids {
         let view = pond.store().message(*id).await?;
         let fits = |view: &MessageView| match action.subject {
-            Subject::DeadLetter => matches!(view.state.as_str(), "dead" | "cancelled") && view.redriven_as.is_none(),
+            Subject::DeadLetter => {
+                matches!(view.state.as_str(), "dead" | "cancelled") && view.redriven_as.is_none()
+            }
             _ => action.states.contains(&view.state.as_str()),
         };
         if let Some(view) = view.filter(fits) {

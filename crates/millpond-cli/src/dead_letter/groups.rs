@@ -60,11 +60,11 @@ struct Shown {
 const COLUMNS: [Column<Shown>; 8] = [
     Column::text("key", |row, _| row.key.clone()),
     Column::new("count", |row, _| row.count.to_string()),
-    Column::new("7 days", |row, _| bars(&row.per_day)),
-    Column::text("queue", |row, _| mixed(&row.queue)),
-    Column::text("kind", |row, _| mixed(&row.job_name)),
-    Column::new("reason", |row, _| mixed(&row.reason)),
-    Column::new("last", |row, times| times.show(row.last_failed_at)),
+    Column::optional(Column::new("7 days", |row, _| bars(&row.per_day))),
+    Column::optional(Column::text("queue", |row, _| mixed(&row.queue))),
+    Column::optional(Column::text("kind", |row, _| mixed(&row.job_name))),
+    Column::optional(Column::new("reason", |row, _| mixed(&row.reason))),
+    Column::optional(Column::new("last", |row, times| times.show(row.last_failed_at))),
     Column::text("example", |row, _| row.example.clone().unwrap_or_default()),
 ];
 

@@ -39,8 +39,7 @@ pub(super) async fn run(args: Args, context: &Context) -> Done {
     let found = pond.store().dead_letters(paging.find(chosen.query, bodies)).await?;
     let page = page_of(&found);
     say_what_is_missing(&found, "dead letters", "queue:, kind: or died:")?;
-    let shown: Vec<Shown> =
-        found.items.into_iter().map(|view| Shown::new(view, provider, bodies)).collect();
+    let shown: Vec<Shown> = found.items.into_iter().map(|view| Shown::new(view, provider, bodies)).collect();
     context.output.page(&shown, &COLUMNS, "no dead letters", &page)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -111,12 +111,12 @@ impl Shown {
 pub(super) const COLUMNS: [Column<Shown>; 9] = [
     Column::new("id", |row, _| row.id.to_string()),
     Column::text("queue", |row, _| row.queue.clone()),
-    Column::text("kind", |row, _| row.job_name.clone()),
-    Column::text("key", |row, _| row.key.clone().unwrap_or_default()),
+    Column::optional(Column::text("kind", |row, _| row.job_name.clone())),
+    Column::optional(Column::text("key", |row, _| row.key.clone().unwrap_or_default())),
     Column::new("reason", |row, _| row.reason.clone()),
-    Column::new("attempts", |row, _| row.attempts.to_string()),
-    Column::new("died", |row, times| times.show(row.failed_at)),
-    Column::new("status", |row, _| row.status.to_owned()),
+    Column::optional(Column::new("attempts", |row, _| row.attempts.to_string())),
+    Column::optional(Column::new("died", |row, times| times.show(row.failed_at))),
+    Column::optional(Column::new("status", |row, _| row.status.to_owned())),
     Column::text("error", |row, _| row.error_summary.clone().unwrap_or_default()),
 ];
 

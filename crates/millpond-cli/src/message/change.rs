@@ -41,7 +41,7 @@ const RETRY: Action = Action {
     subject: Subject::Message,
     states: &["scheduled", "retrying"],
     infinitive: "retry",
-    past: "made due",
+    past: "made due:",
     doing: "making due",
     one: "message",
     runs: true,

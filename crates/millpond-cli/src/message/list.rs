@@ -78,15 +78,15 @@ struct Sent {
 pub(crate) const COLUMNS: [Column<Row>; 11] = [
     Column::new("id", |row, _| row.id.to_string()),
     Column::text("queue", |row, _| row.queue.clone()),
-    Column::text("kind", |row, _| row.kind.clone()),
-    Column::text("key", |row, _| row.key.clone().unwrap_or_default()),
+    Column::optional(Column::text("kind", |row, _| row.kind.clone())),
+    Column::optional(Column::text("key", |row, _| row.key.clone().unwrap_or_default())),
     Column::new("state", |row, _| row.state.to_owned()),
     Column::new("attempt", |row, _| row.attempts()),
-    Column::new("sent", |row, times| times.show(row.sent_at)),
-    Column::new("wait", |row, _| span(row.wait_ms)),
-    Column::new("run", |row, _| span(row.run_ms)),
+    Column::optional(Column::new("sent", |row, times| times.show(row.sent_at))),
+    Column::optional(Column::new("wait", |row, _| span(row.wait_ms))),
+    Column::optional(Column::new("run", |row, _| span(row.run_ms))),
     Column::text("error", |row, _| row.error.clone().or_else(|| row.reason.clone()).unwrap_or_default()),
-    Column::text("worker", |row, _| row.worker.clone().unwrap_or_default()),
+    Column::optional(Column::text("worker", |row, _| row.worker.clone().unwrap_or_default())),
 ];
 
 fn span(ms: Option<u64>) -> String {

@@ -8,8 +8,8 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::{instant, span};
 use crate::output::{Column, Times, clean, table};
+use crate::{instant, span};
 
 /// Characters of a body that a table shows.
 const BODY_CHARS_MAX: usize = 4_000;
@@ -87,8 +87,10 @@ const EVENTS: [Column<Event>; 7] = [
         0 => String::new(),
         attempt => attempt.to_string(),
     }),
-    Column::new("run", |event, _| span::short_if(event.duration_ms.map(Duration::from_millis))),
-    Column::text("worker", |event, _| event.worker_id.clone().unwrap_or_default()),
+    Column::optional(Column::new("run", |event, _| {
+        span::short_if(event.duration_ms.map(Duration::from_millis))
+    })),
+    Column::optional(Column::text("worker", |event, _| event.worker_id.clone().unwrap_or_default())),
     Column::text("error", |event, _| event.error_summary.clone().unwrap_or_default()),
 ];
 

@@ -11,7 +11,9 @@ use crate::{Context, instant, open, span};
 
 /// There is nothing to choose.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Rows that are due and not moved are late: no live worker relays them.\n\nExample:\n  millpond outbox summary")]
+#[command(
+    after_help = "Rows that are due and not moved are late: no live worker relays them.\n\nExample:\n  millpond outbox summary"
+)]
 pub(crate) struct Args {}
 
 /// The outbox towards one queue, in the words of the HTTP API.
@@ -33,7 +35,9 @@ const COLUMNS: [Column<Shown>; 6] = [
     Column::text("queue", |row, _| row.destination.clone()),
     Column::new("waiting", |row, _| row.rows.to_string()),
     Column::new("due", |row, _| row.due_rows.to_string()),
-    Column::new("late by", |row, _| span::short_if(row.oldest_due_age_seconds.map(std::time::Duration::from_secs))),
+    Column::new("late by", |row, _| {
+        span::short_if(row.oldest_due_age_seconds.map(std::time::Duration::from_secs))
+    }),
     Column::new("next due", |row, times| times.show_if(row.next_due)),
     Column::new("most attempts", |row, _| row.most_attempts.to_string()),
 ];

@@ -99,7 +99,9 @@ pub(super) async fn run(args: Args, context: &Context) -> Done {
             let tried = format!("queue `{queue}` is not drained");
             let failure = Failure::new(Exit::Failed, "not-drained", tried);
             let failure = failure.why(format!("left after {}: {}", shown(timeout), left.text()));
-            Err(failure.advice(format!("`millpond queue show {queue}` shows who works on it; wait longer, or start workers")))
+            Err(failure.advice(format!(
+                "`millpond queue show {queue}` shows who works on it; wait longer, or start workers"
+            )))
         }
     }
 }
@@ -118,7 +120,8 @@ async fn wait(
 ) -> Result<(Left, bool), Failure> {
     let (bar, mut shown) = (Progress::bar(left.sum(), "draining"), left.sum());
     while !left.drained {
-        let time = ends.map_or(LOOK_INTERVAL, |ends| ends.saturating_duration_since(Instant::now()).min(LOOK_INTERVAL));
+        let time = ends
+            .map_or(LOOK_INTERVAL, |ends| ends.saturating_duration_since(Instant::now()).min(LOOK_INTERVAL));
         if interrupt.is_asked() || time.is_zero() {
             return Ok((left, false));
         }

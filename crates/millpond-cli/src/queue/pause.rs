@@ -112,12 +112,15 @@ pub(super) async fn pause(args: PauseArgs, context: &Context) -> Done {
     let due = span.map(Due::In).or(until.map(Due::At));
     let held = match dry_run {
         true => held,
-        false => pond.store().pause(scope.clone(), due, act("queue pause", object(&scope), reason.reason)).await?,
+        false => {
+            pond.store().pause(scope.clone(), due, act("queue pause", object(&scope), reason.reason)).await?
+        }
     };
     let answer = Answer { queue: which.queue, paused_by: shown(held), dry_run, was_held: false };
     let (name, verb) = answer.subject();
     context.output.one(&answer, answer.queue.as_deref().unwrap_or("*"), |times| {
-        let end = answer.own().and_then(|held| held.until).map(|until| format!(" until {}", times.show(until)));
+        let end =
+            answer.own().and_then(|held| held.until).map(|until| format!(" until {}", times.show(until)));
         match dry_run {
             true => format!("{name} would be paused"),
             false => format!("{name} {verb} paused{}", end.unwrap_or_default()),
@@ -136,7 +139,10 @@ pub(super) async fn resume(args: ResumeArgs, context: &Context) -> Done {
     let was_held = held.iter().any(|pause| pause.scope == scope);
     match dry_run {
         true => held.retain(|pause| pause.scope != scope),
-        false => held = pond.store().resume(scope.clone(), act("queue resume", object(&scope), reason.reason)).await?,
+        false => {
+            held =
+                pond.store().resume(scope.clone(), act("queue resume", object(&scope), reason.reason)).await?
+        }
     }
     let answer = Answer { queue: which.queue, paused_by: shown(held), dry_run, was_held };
     context.output.one(&answer, answer.queue.as_deref().unwrap_or("*"), |times| answer.resumed(times))?;
@@ -179,7 +185,8 @@ async fn holding(pond: &Pond, scope: &Scope) -> Result<Vec<Pause>, Failure> {
         Scope::Queue(name) => Ok(look_at(pond, name).await?.paused_by),
         Scope::Global => {
             let queues = pond.store().queues().await?;
-            let global = queues.into_iter().flat_map(|queue| queue.paused_by).find(|held| held.scope == Scope::Global);
+            let global =
+                queues.into_iter().flat_map(|queue| queue.paused_by).find(|held| held.scope == Scope::Global);
             Ok(global.into_iter().collect())
         }
     }

@@ -36,8 +36,9 @@ pub(super) fn name(text: &str) -> Result<&'static str, String> {
 
 /// A setting with its new value, from `name=value`.
 pub(super) fn assignment(text: &str) -> Result<(&'static str, String), String> {
-    let (left, value) =
-        text.split_once('=').ok_or_else(|| format!("`{text}` has no `=`: write NAME=VALUE, such as attempts_max=3"))?;
+    let (left, value) = text
+        .split_once('=')
+        .ok_or_else(|| format!("`{text}` has no `=`: write NAME=VALUE, such as attempts_max=3"))?;
     let name = name(left.trim())?;
     let value = value.trim().to_owned();
     with(QueueSettings::DEFAULT, name, &value).map_err(|why| format!("{name}: {why}"))?;
@@ -116,7 +117,11 @@ mod tests {
     fn what_is_written_is_read_again() {
         for name in NAMES {
             let text = text(&QueueSettings::DEFAULT, name);
-            assert_eq!(with(QueueSettings::DEFAULT, name, &text), Ok(QueueSettings::DEFAULT), "{name}={text}");
+            assert_eq!(
+                with(QueueSettings::DEFAULT, name, &text),
+                Ok(QueueSettings::DEFAULT),
+                "{name}={text}"
+            );
         }
     }
 

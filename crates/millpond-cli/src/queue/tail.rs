@@ -64,7 +64,13 @@ pub(super) async fn run(args: Args, context: &Context) -> Done {
     let pond = open::existing(context.config.store()).await?;
     must_be_declared(&pond, &name).await?;
     let query = filter.read(Subject::Message, None, &pond, context).await?.query.and(Field::Queue, [name]);
-    let mut tail = Tail { query, bodies, from: pond.store().now().await?, shown: HashSet::new(), order: VecDeque::new() };
+    let mut tail = Tail {
+        query,
+        bodies,
+        from: pond.store().now().await?,
+        shown: HashSet::new(),
+        order: VecDeque::new(),
+    };
     let interrupt = Interrupt::listen()?;
     context.output.names(&COLUMNS)?;
     if context.output.is_table() {
@@ -117,7 +123,10 @@ impl Tail {
                 break;
             }
             if LOOK_ROWS_MAX <= new.len() {
-                note(&format!("more arrive than can be shown: only the newest {} of this look are", new.len()))?;
+                note(&format!(
+                    "more arrive than can be shown: only the newest {} of this look are",
+                    new.len()
+                ))?;
                 break;
             }
         }

@@ -187,8 +187,8 @@ pub(super) const COLUMNS: [Column<Shown>; 10] = [
     Column::new("scheduled", |row, _| row.scheduled.to_string()),
     Column::new("retrying", |row, _| row.retrying.to_string()),
     Column::new("dead", |row, _| row.dead.to_string()),
-    Column::new("done", |row, _| row.done.to_string()),
-    Column::new("listeners", |row, _| row.listeners.to_string()),
+    Column::optional(Column::new("done", |row, _| row.done.to_string())),
+    Column::optional(Column::new("listeners", |row, _| row.listeners.to_string())),
     Column::new("oldest", |row, _| row.age()),
     Column::new("paused", |row, _| row.paused()),
 ];

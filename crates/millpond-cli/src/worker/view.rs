@@ -67,11 +67,11 @@ pub(super) const COLUMNS: [Column<Shown>; 10] = [
     Column::new("state", |row, _| row.state_and_wish()),
     Column::text("queues", |row, _| row.queues.join(",")),
     Column::new("busy", |row, _| row.slots()),
-    Column::new("done", |row, _| row.total_processed.to_string()),
-    Column::new("failed", |row, _| row.total_failed.to_string()),
-    Column::new("started", |row, times| times.show(row.started_at)),
-    Column::new("seen", |row, times| times.show(row.last_heartbeat_at)),
-    Column::text("version", |row, _| row.version.clone()),
+    Column::optional(Column::new("done", |row, _| row.total_processed.to_string())),
+    Column::optional(Column::new("failed", |row, _| row.total_failed.to_string())),
+    Column::optional(Column::new("started", |row, times| times.show(row.started_at))),
+    Column::optional(Column::new("seen", |row, times| times.show(row.last_heartbeat_at))),
+    Column::optional(Column::text("version", |row, _| row.version.clone())),
     Column::text("error", |row, _| row.last_error.clone().unwrap_or_default()),
 ];
 
@@ -123,7 +123,8 @@ impl Shown {
     }
 
     fn slots(&self) -> String {
-        let stuck = if self.slots_stuck == 0 { String::new() } else { format!(", {} stuck", self.slots_stuck) };
+        let stuck =
+            if self.slots_stuck == 0 { String::new() } else { format!(", {} stuck", self.slots_stuck) };
         format!("{}/{}{stuck}", self.in_flight, self.concurrency)
     }
 
