@@ -54,6 +54,18 @@ fn what_can_work_is_ok_and_says_what_was_read() {
 }
 
 #[test]
+fn settings_that_cannot_work_together_are_named_where_they_stand() {
+    let place = Place::empty();
+    place.write("millpond.toml", "\n[notify]\nchannels = [\"log\", \"webhook\"]\n");
+    place.refused(
+        "check",
+        2,
+        "error: ./millpond.toml:3: notify.channels: it names `webhook`, and notify.webhook.url is not set \
+         (invalid-config)",
+    );
+}
+
+#[test]
 fn a_value_says_what_it_overrides_and_a_secret_says_nothing() {
     let place = Place::empty();
     place.write(

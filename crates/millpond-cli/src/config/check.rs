@@ -34,7 +34,7 @@ struct Checked {
 
 /// Checks.
 pub(crate) fn run(_: &Args, given: Given, output: &Output) -> Done {
-    let config = Config::read_with(given, |config| store(config).into_iter().collect())?;
+    let config = Config::read_with(given, |config| store(config).into_iter().chain(pairs(config)).collect())?;
     let checked = Checked {
         status: "ok",
         file: config.file.clone(),
@@ -54,6 +54,14 @@ pub(crate) fn run(_: &Args, given: Given, output: &Output) -> Done {
         format!("ok\n  configuration  {file}\n  variables      {variables}\n  store          {store}")
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Settings that cannot work together.
+fn pairs(config: &Config) -> Option<String> {
+    let to_webhook = config.text("notify.channels").lines().any(|channel| channel == "webhook");
+    let origin = config.said("notify.channels").last().map(|value| &value.origin)?;
+    (to_webhook && config.text("notify.webhook.url").is_empty())
+        .then(|| format!("{origin}: notify.channels: it names `webhook`, and notify.webhook.url is not set"))
 }
 
 /// What is wrong with the URL of the store.
