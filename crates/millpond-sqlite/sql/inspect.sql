@@ -31,8 +31,11 @@ join millpond_log_partition p on p.id = c.partition
 where c.token is not null;
 
 -- name: inspect_outbox
--- What waits, in the groups that decide a state. Walks millpond_outbox_state, which has all it needs: no body is read.
-select queue_id, reason, attempt > 0, count(*) from millpond_outbox indexed by millpond_outbox_state group by 1, 2, 3;
+-- How many wait, and how many of them are retrying, as `State::of` has it. Walks millpond_outbox_state in its order: no
+-- body is read and nothing is sorted.
+select queue_id, count(*), sum(reason = 'retry' or (attempt > 0 and reason != 'snooze'))
+from millpond_outbox indexed by millpond_outbox_state
+group by queue_id;
 
 -- name: inspect_dead
 -- Those that were redriven live on under another id. Walks millpond_dead_letter_open.

@@ -5,8 +5,6 @@ use std::collections::HashMap;
 use millpond_core::error::Result;
 use millpond_core::message::MessageId;
 use millpond_core::query::Query;
-use millpond_core::reason::OutboxReason;
-use millpond_core::state::{Place, State};
 use millpond_core::store::{BoxFuture, Inspect, Queue, QueueId};
 use millpond_core::time::Timestamp;
 use millpond_core::view::{
@@ -105,13 +103,9 @@ fn queue_views(conn: &Connection, now: Timestamp) -> Tried<Vec<QueueView>> {
         Ok(())
     })?;
     each(conn, "inspect_outbox", [], |row| {
-        let (reason, attempt, count): (String, u32, u64) = (row.get(1)?, row.get(2)?, row.get(3)?);
-        // A word of a later release counts as what it is at least: waiting.
-        let reason = OutboxReason::parse(&reason).unwrap_or(OutboxReason::Delay);
-        let state = State::of(Place::Outbox { reason, attempt });
-        change(&mut views, QueueId(row.get(0)?), |view| match state {
-            State::Retrying => view.retrying += count,
-            _ => view.scheduled += count,
+        let (count, retrying): (u64, u64) = (row.get(1)?, row.get(2)?);
+        change(&mut views, QueueId(row.get(0)?), |view| {
+            (view.retrying, view.scheduled) = (retrying, count - retrying);
         });
         Ok(())
     })?;

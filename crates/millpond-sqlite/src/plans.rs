@@ -46,6 +46,52 @@ const HOT: &[&str] = &[
     "worker_wished",
 ];
 
+/// What people ask, and upkeep: run seldom, over everything that is kept.
+const ASKED: &[&str] = &[
+    "dead_letter_before",
+    "dead_letter_by_message",
+    "dead_letter_content",
+    "dead_letter_delete",
+    "dead_letter_list",
+    "dead_letter_list_of_queue",
+    "dead_letter_spots",
+    "enqueue_told",
+    "event_delete",
+    "event_last",
+    "event_page",
+    "event_page_of_queue",
+    "history_by_number",
+    "history_delete",
+    "history_page",
+    "history_since",
+    "log_content",
+    "log_sent_spots",
+    "log_spots",
+    "message_at",
+    "message_claim",
+    "message_events",
+    "message_history",
+    "message_in_dead_letters",
+    "message_in_log",
+    "message_in_outbox",
+    "message_returns",
+    "message_scan",
+    "outbox_by_message",
+    "outbox_content",
+    "outbox_list",
+    "outbox_list_of_queue",
+    "outbox_spots",
+    "run_messages",
+    "run_times",
+    "spot_cancelled",
+    "spot_ended",
+    "spot_left",
+    "spot_live",
+];
+
+/// An index that is walked in its order until its reader has enough.
+const ORDERS: [&str; 1] = ["USING INDEX millpond_history_finished"];
+
 /// What has a row for each worker, queue or live claim (an index over those that have a worker): walking it costs
 /// the same with any backlog.
 const SMALL: [&str; 5] = ["w", "c", "asked", "CONSTANT", "(subquery"];
@@ -60,17 +106,21 @@ fn plan(db: &Connection, name: &str) -> Vec<String> {
 
 fn walks(step: &str) -> bool {
     let Some(walked) = step.strip_prefix("SCAN ") else {
-        return step.starts_with("USE TEMP B-TREE");
+        // Rows of one instant may be sorted.
+        return step.starts_with("USE TEMP B-TREE") && !step.contains("LAST TERM");
     };
     // Taking the first entry of an index is no walk: LIMIT 1 ends it.
     !SMALL.iter().any(|small| walked.split(' ').next() == Some(small))
         && !walked.contains("USING COVERING INDEX millpond_outbox_ready")
+        && !ORDERS.iter().any(|order| walked.ends_with(order))
 }
 
 fn check(db: &Connection) {
-    for name in HOT {
+    for name in HOT.iter().chain(ASKED) {
         let plan = plan(db, name);
-        let walked: Vec<&String> = plan.iter().filter(|step| walks(step)).collect();
+        // The rows of one message may be sorted: there are one or two.
+        let few = |step: &str| name.starts_with("message_in_") && step.starts_with("USE TEMP");
+        let walked: Vec<&String> = plan.iter().filter(|step| walks(step) && !few(step)).collect();
         assert!(walked.is_empty(), "{name} walks a table or sorts: {plan:#?}");
     }
 }
@@ -97,6 +147,14 @@ fn hot_statements_search_an_index_with_statistics_of_a_large_store() {
          {numbers} insert into millpond_outbox (message_id, queue_id, class, reason, ready_at, created_at, sent_at,
                  attempt, releases, suspect, checksum, body)
              select randomblob(16), 1, 2, 'delay', i, 0, 0, 0, 0, 0, 0, x'00' from n;
+         {numbers} insert into millpond_dead_letter (message_id, subscription_id, queue_id, class, reason, died_at,
+                 sent_at, attempt, releases, checksum, body)
+             select randomblob(16), 1, 1, 2, 'exhausted', i, i, 0, 0, 0, x'00' from n;
+         {numbers} insert into millpond_event (message_id, queue_id, kind, reason, attempt, releases, at)
+             select randomblob(16), 1, 'RETRY', 'error', 1, 0, i from n;
+         {numbers} insert into millpond_history (queue_id, partition, from_offset, to_offset, leased_at, finished_at,
+                 runs)
+             select 1, 1, i, i, i, i, x'' from n;
          {numbers} insert into millpond_inbox select 1, randomblob(16), i from n;
          {numbers} insert into millpond_claim select 1, 1, i, i, x'01', 'w' || i % 100, null, 0, null, x'', x'' from n;
          insert into millpond_worker values ('w', 'h', '[]', 1, 0, null, 0, 0, 0, 1, 0, null, null);

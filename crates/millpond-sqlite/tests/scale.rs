@@ -103,8 +103,7 @@ fn fill(path: &Path, now: i64) {
 async fn reads_of_a_large_store() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
-    let store =
-        SqliteStore::open(&format!("sqlite://{}", path.display()), Options::default()).unwrap();
+    let store = SqliteStore::open(&format!("sqlite://{}", path.display()), Options::default()).unwrap();
     store.declare("mail".to_owned(), QueueSettings::DEFAULT).await.unwrap();
     store.declare("other".to_owned(), QueueSettings::DEFAULT).await.unwrap();
     let now = store.now().await.unwrap().as_micros();
@@ -129,7 +128,11 @@ async fn reads_of_a_large_store() {
             answer.unwrap()
         }};
     }
-    for (what, i) in [("message by id, first of 10^6", 0), ("message by id, middle", ROWS / 2), ("message by id, last", ROWS - 1)] {
+    for (what, i) in [
+        ("message by id, first of 10^6", 0),
+        ("message by id, middle", ROWS / 2),
+        ("message by id, last", ROWS - 1),
+    ] {
         assert!(ask!(what, store.message(id(now - hour, i))).is_some());
     }
     assert!(ask!("dead message by id", store.message(id(now - 24 * hour * 24, 77))).is_some());
@@ -140,21 +143,34 @@ async fn reads_of_a_large_store() {
     ask!("outbox, first page", store.outbox(page(Query::default(), Count::No)));
     ask!("outbox of a queue without rows", store.outbox(page(only(Field::Queue, "other"), Count::No)));
     ask!("dead letters, first page", store.dead_letters(page(Query::default(), Count::No)));
-    ask!("dead letters, first page, counted to 10 000", store.dead_letters(page(Query::default(), Count::UpTo(10_000))));
+    ask!(
+        "dead letters, first page, counted to 10 000",
+        store.dead_letters(page(Query::default(), Count::UpTo(10_000)))
+    );
     let mut find = page(Query::default(), Count::No);
     find.rows_max = 10_000;
     find.after = ask!("dead letters, 10 000 rows", store.dead_letters(find.clone())).next;
     find.rows_max = 20;
     ask!("dead letters, page 500", store.dead_letters(find));
-    let (all, _) = timed("dead letters, all counted", store.dead_letters(page(Query::default(), Count::All))).await;
+    let (all, _) =
+        timed("dead letters, all counted", store.dead_letters(page(Query::default(), Count::All))).await;
     assert_eq!(all.unwrap().matched, ROWS as u64);
     let print = only(Field::Fingerprint, "0000000000000007");
-    let (some, _) = timed("dead letters of a fingerprint, all counted", store.dead_letters(page(print, Count::All))).await;
+    let (some, _) =
+        timed("dead letters of a fingerprint, all counted", store.dead_letters(page(print, Count::All)))
+            .await;
     assert_eq!(some.unwrap().matched, ROWS as u64 / 50);
-    let (groups, _) = timed("dead letters by fingerprint", store.dead_letter_groups(Query::default(), GroupBy::Fingerprint)).await;
+    let (groups, _) = timed(
+        "dead letters by fingerprint",
+        store.dead_letter_groups(Query::default(), GroupBy::Fingerprint),
+    )
+    .await;
     assert_eq!(groups.unwrap().len(), 50);
     ask!("messages, first page", store.messages(page(Query::default(), Count::No)));
-    ask!("messages, first page, counted to 10 000", store.messages(page(Query::default(), Count::UpTo(10_000))));
+    ask!(
+        "messages, first page, counted to 10 000",
+        store.messages(page(Query::default(), Count::UpTo(10_000)))
+    );
     ask!("messages that are done", store.messages(page(only(Field::State, "done"), Count::UpTo(10_000))));
     ask!("messages that are dead", store.messages(page(only(Field::State, "dead"), Count::UpTo(10_000))));
     ask!("messages that are leased", store.messages(page(only(Field::State, "leased"), Count::UpTo(10_000))));

@@ -330,13 +330,17 @@ pub async fn retention_takes_everything_in_chunks(bench: &Bench) {
     bench.send(&queue, 0..60).await;
     for number in 0..60 {
         let claim = worker.lease(1).await;
-        let ended = if number % 2 == 0 { worker.ack(&claim).await } else { worker.end(&claim, &ending(6)).await };
+        let ended =
+            if number % 2 == 0 { worker.ack(&claim).await } else { worker.end(&claim, &ending(6)).await };
         assert_eq!(ended, applied());
         bench.advance(SECOND * 90);
     }
     let store = &bench.node().store;
     for _ in 0..20 {
-        store.pause(millpond_core::view::Scope::Global, None, act("queue pause")).await.expect("it is paused");
+        store
+            .pause(millpond_core::view::Scope::Global, None, act("queue pause"))
+            .await
+            .expect("it is paused");
         store.resume(millpond_core::view::Scope::Global, act("queue resume")).await.expect("it goes on");
     }
     let rows = async || -> BTreeMap<String, u64> {
@@ -359,9 +363,15 @@ pub async fn retention_takes_everything_in_chunks(bench: &Bench) {
             break;
         }
     }
-    for (table, most) in
-        [("log", 1), ("dead_letter", 0), ("event", 0), ("history", 0), ("audit", 1), ("stat_quarter", 0), ("stat", 1)]
-    {
+    for (table, most) in [
+        ("log", 1),
+        ("dead_letter", 0),
+        ("event", 0),
+        ("history", 0),
+        ("audit", 1),
+        ("stat_quarter", 0),
+        ("stat", 1),
+    ] {
         assert!(last[table] <= most, "{table} keeps {}", last[table]);
     }
     let counts = bench.counts(&queue).await;

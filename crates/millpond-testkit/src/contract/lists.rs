@@ -96,14 +96,18 @@ pub async fn like_failures_are_one_group(bench: &Bench) {
     assert_eq!(groups.iter().map(|group| group.count).collect::<Vec<_>>(), [3, 2], "the largest first");
     assert_eq!(groups[0].fingerprint.as_deref(), Some(groups[0].key.as_str()));
     assert_eq!(groups[0].reason.as_deref(), Some("refused"));
-    assert!(groups[0].example.as_deref().is_some_and(|example| example.contains("10.0.0.2")), "of the newest");
+    assert!(
+        groups[0].example.as_deref().is_some_and(|example| example.contains("10.0.0.2")),
+        "of the newest"
+    );
     assert_eq!(groups[0].last.since(groups[0].first), SECOND * 3_600 * 26);
     assert_eq!(groups[0].per_day, [0, 0, 0, 0, 2, 1, 0], "65, 52 and 39 hours ago");
     let queues = by(GroupBy::Queue).await;
     assert_eq!((queues.len(), queues[0].count, queues[0].key.as_str()), (1, 5, queue.name()));
     assert_eq!(queues[0].fingerprint, None, "they differ");
     let print = of_queue(&queue).and(Field::Fingerprint, [groups[1].key.clone()]);
-    let found = store.dead_letters(Find { query: print, rows_max: 9, count: Count::All, ..Find::default() }).await;
+    let found =
+        store.dead_letters(Find { query: print, rows_max: 9, count: Count::All, ..Find::default() }).await;
     assert_eq!(found.expect("dead letters are listed").matched, 2);
 }
 
@@ -137,8 +141,7 @@ pub async fn messages_are_found_by_what_they_carry(bench: &Bench) {
     let item = |plan: &str, tenant: &str| {
         Item::from(serde_json::json!({ "user": { "plan": plan } })).header("tenant", tenant).key(plan)
     };
-    let ids =
-        bench.send(&queue, [item("free", "acme"), item("paid", "acme"), item("paid", "other")]).await;
+    let ids = bench.send(&queue, [item("free", "acme"), item("paid", "acme"), item("paid", "other")]).await;
     let find = async |query: Query| -> BTreeSet<MessageId> {
         all_messages(bench, query).await.into_iter().map(|row| row.id).collect()
     };
@@ -198,7 +201,11 @@ pub async fn a_cursor_is_stable_while_rows_arrive(bench: &Bench) {
         after = found.next;
     }
     let seen: BTreeSet<_> = entries.iter().map(|event| event.id.clone()).collect();
-    assert_eq!((seen.len(), entries.len()), (9, 9), "six were stored and three started before the first page");
+    assert_eq!(
+        (seen.len(), entries.len()),
+        (9, 9),
+        "six were stored and three started before the first page"
+    );
     let all = all_events(bench, of_queue(&queue)).await;
     assert!(seen.iter().all(|id| all.iter().any(|event| event.id == *id)));
 
