@@ -10,8 +10,8 @@ use millpond::text::{parse_duration, parse_size};
 use crate::exit::Failure;
 use crate::output::Format;
 use crate::{
-    audit, colour, completions, config, dead_letter, demo, doctor, events, explain, health, message, migrate, outbox,
-    queue, redact, reference, store, top, why, work, worker,
+    audit, colour, completions, config, dead_letter, demo, doctor, events, explain, health, message, migrate,
+    outbox, queue, redact, reference, store, top, why, work, worker,
 };
 
 /// A durable queue in the database you already have.
@@ -263,7 +263,9 @@ pub(crate) mod tests {
             }
         }
         words.extend(word);
-        let end = words.iter().position(|word| matches!(word.as_str(), "|" | ">" | ">>" | "&" | "&&" | "||" | ";" | "<"));
+        let end = words
+            .iter()
+            .position(|word| matches!(word.as_str(), "|" | ">" | ">>" | "&" | "&&" | "||" | ";" | "<"));
         words.truncate(end.unwrap_or(words.len()));
         words
     }

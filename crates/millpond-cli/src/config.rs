@@ -146,7 +146,8 @@ impl Config {
     /// The secrets that are masked in texts: those that were named, and the password in the URL of the store.
     pub(crate) fn literals(&self) -> Vec<String> {
         let named = self.text("redact.literals").lines().map(str::to_owned);
-        let webhook = Some(self.text("notify.webhook.secret")).filter(|text| !text.is_empty()).map(str::to_owned);
+        let webhook =
+            Some(self.text("notify.webhook.secret")).filter(|text| !text.is_empty()).map(str::to_owned);
         named.chain(password(self.store())).chain(webhook).collect()
     }
 

@@ -22,8 +22,8 @@ use serde::Serialize;
 
 use crate::args::duration;
 use crate::exit::{Done, Exit, Failure};
-use crate::{Context, colour, open};
 use crate::notify::Notices;
+use crate::{Context, colour, open};
 use guard::Guard;
 pub(crate) use guard::{GuardArgs, guard};
 use printer::Printer;
