@@ -137,6 +137,7 @@ macro_rules! contract {
                 br_110_a_nul_is_kept_in_a_body_and_refused_elsewhere_by_name
                 br_111_an_error_text_with_a_nul_ends_its_job
                 br_116_an_error_text_of_any_size_is_cut_to_the_limit
+                br_118_a_number_is_found_as_it_was_sent
                 br_130_no_due_time_is_stored_that_never_comes
                 br_132_a_key_is_held_for_its_window_however_often_it_is_sent
                 br_135_a_delayed_message_keeps_its_class

@@ -1,10 +1,12 @@
 //! Bodies, headers and error texts: bytes in, the same bytes out, or a refusal that says what and where.
 
 use millpond_core::error::Code;
+use millpond_core::query::{Field, Query};
 use millpond_core::queue::QueueSettings;
 use millpond_core::redact::REDACTED_CHARS_MAX;
 use millpond_core::settle::Verdict;
 use millpond_core::state::State;
+use millpond_core::view::Find;
 use millpond_engine::body::Raw;
 use millpond_engine::item::{Item, ItemOptions};
 use millpond_engine::job::Job;
@@ -130,6 +132,39 @@ pub async fn br_116_an_error_text_of_any_size_is_cut_to_the_limit(bench: &Bench)
             false => assert!(detail.ends_with(" …"), "{number}: it says that it was cut"),
         }
     }
+}
+
+/// BR-118: a number of 64 bits was rounded to what a double holds. Whoever looks for one finds it as it was sent, and
+/// not its neighbours; and one that no program can hold hides nothing of what stands beside it.
+pub async fn br_118_a_number_is_found_as_it_was_sent(bench: &Bench) {
+    let queue = bench.queue::<Raw>(SETTINGS).await;
+    let numbers = [
+        "9007199254740992",
+        "9007199254740993",
+        "18446744073709551615",
+        "18446744073709551616",
+        "1.10",
+        "1e400",
+    ];
+    let body =
+        |number: &str| Raw::json(format!("{{\"a\":[{{\"id\": {number}}}],\"n\":7,\"é\":\"\\u00e9\"}}"));
+    let ids = bench.send(&queue, numbers.map(body)).await;
+    let found = async |path: &[&str], value: &str| {
+        let path = path.iter().map(|name| (*name).to_owned()).collect();
+        let query = Query::default().and(Field::Queue, [queue.name().to_owned()]);
+        let query = query.and(Field::Body(path), [value.to_owned()]);
+        let find = Find { query, rows_max: 100, ..Find::default() };
+        let found = bench.node().store.messages(find).await.expect("messages are listed");
+        found.items.into_iter().map(|row| row.id).collect::<Vec<_>>()
+    };
+    for (id, number) in ids.iter().zip(numbers) {
+        assert_eq!(found(&["a", "0", "id"], number).await, [*id], "{number}");
+    }
+    for none in ["9007199254740994", "1.8446744073709552e19", "1.1", "inf", ""] {
+        assert!(found(&["a", "0", "id"], none).await.is_empty(), "{none}");
+    }
+    assert_eq!((found(&["n"], "7").await.len(), found(&["é"], "é").await.len()), (6, 6));
+    assert!(found(&["a"], "7").await.is_empty() && found(&["n", "0"], "7").await.is_empty());
 }
 
 /// BR-160: one half of a surrogate pair was refused by a JSON column, deep in the worker; and taking U+0000 out of a
