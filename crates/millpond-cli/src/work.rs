@@ -155,14 +155,17 @@ pub(crate) async fn run(args: Args, context: &Context) -> Done {
     let notices = Notices::of(&context.config)?;
     let worker = notices.delivered_by(worker, &pond).await?;
     let watch = notices.watch(&pond);
+    let looked_at = pond.clone();
     let ends = async {
         tokio::select! {
             () = stop.first() => {}
-            () = drain::empty(&pond, queue.name()), if args.drain => {}
+            () = drain::empty(&looked_at, queue.name()), if args.drain => {}
         }
     };
+    // Not dropped at the third signal: a run that is dropped is over, and the guard would not look for what it left.
+    let mut running = std::pin::pin!(worker.run_until_stopped(ends, stop.second()));
     let ran = tokio::select! {
-        ran = worker.run_until_stopped(ends, stop.second()) => ran,
+        ran = &mut running => ran,
         () = stop.third() => Ok(abandon(&guard, context)),
     };
     watch.end().await;
