@@ -10,8 +10,9 @@ use std::sync::Arc;
 use millpond_core::capability::Capabilities;
 use millpond_core::error::Result;
 use millpond_core::pick::Lane;
+use millpond_core::query::Query;
 use millpond_core::store::{Clock, Lease, Store};
-use millpond_core::view::Find;
+use millpond_core::view::{Find, GroupBy};
 use millpond_sqlite::{Options, SqliteStore};
 use millpond_testkit::bench::{Bench, Provider, SETTINGS, TestQueue};
 use millpond_testkit::holder::HOLDER_LEASE;
@@ -68,6 +69,12 @@ async fn starts_after(odd: &str) {
     node.store.workers().await.unwrap();
     let find = || Find { rows_max: 100, bodies: true, ..Find::default() };
     node.store.dead_letters(find()).await.unwrap();
+    node.store.dead_letter_groups(Query::default(), GroupBy::Reason).await.unwrap();
+    node.store.outbox(find()).await.unwrap();
+    node.store.outbox_summary().await.unwrap();
+    node.store.messages(find()).await.unwrap();
+    node.store.events(find()).await.unwrap();
+    node.store.info().await.unwrap();
     for id in ids {
         node.store.message(id).await.unwrap().expect("it is found");
     }
@@ -100,7 +107,7 @@ async fn br_186_an_odd_row_stops_no_start() {
          select message_id, 1, 'LATER', 'later', 0, 0, 0 from millpond_log",
         "insert into millpond_outbox (message_id, queue_id, class, reason, ready_at, created_at, sent_at, attempt,
              releases, suspect, checksum, body)
-         values (x'01', :other, 2, 'later', 0, 0, 0, 0, 0, 0, 0, x'')",
+         values (randomblob(16), :other, 2, 'later', 0, 0, 0, 0, 0, 0, 0, x'')",
         "insert into millpond_dead_letter (message_id, subscription_id, queue_id, class, reason, died_at, sent_at,
              attempt, releases, checksum, body)
          values (zeroblob(16), 1, :other, 9, 'later', 0, 0, 0, 0, 0, x'')",
