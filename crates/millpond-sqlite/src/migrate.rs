@@ -157,6 +157,29 @@ mod tests {
     }
 
     #[test]
+    fn dead_letters_of_the_first_release_are_kept() {
+        let conn = Connection::open_in_memory().unwrap();
+        let (name, first) = MIGRATIONS[0];
+        conn.execute_batch(first).unwrap();
+        conn.execute_batch(
+            "create table millpond_migration (
+                 number integer primary key, name text not null, checksum integer not null, applied_at integer not null
+             ) strict;
+             insert into millpond_dead_letter (message_id, subscription_id, queue_id, class, reason, died_at, sent_at,
+                                               attempt, releases, checksum, redriven_as, body)
+             values (x'01', 1, 1, 2, 'exhausted', 5, 4, 3, 2, 9, x'02', x'cafe')",
+        )
+        .unwrap();
+        let row = rusqlite::params![1, name, checksum(first), 1];
+        conn.execute("insert into millpond_migration values (?1, ?2, ?3, ?4)", row).unwrap();
+        assert_eq!(up(&conn, 8).unwrap(), MIGRATIONS.len() - 1);
+        let kept = "select count(*) from millpond_dead_letter
+                    where message_id = x'01' and attempt = 3 and redriven_as = x'02' and body = x'cafe'
+                          and fingerprint is null";
+        assert_eq!(conn.query_row(kept, [], |row| row.get::<_, i64>(0)).unwrap(), 1);
+    }
+
+    #[test]
     fn a_newer_schema_is_refused_by_name() {
         let conn = migrated();
         conn.execute("insert into millpond_migration values (99, '0099_later', 1, 1)", []).unwrap();

@@ -19,7 +19,7 @@ use millpond_core::store::{
     Outbox, Queue, Redrive, Renewal, SettleClaim, SettleItem, Settled, Stored, TakeOver, TakenOver,
 };
 use millpond_core::time::Timestamp;
-use millpond_core::view::{Count, Find, MessageView, QueueView, WorkerFacts};
+use millpond_core::view::{Count, Find, GroupBy, MessageView, QueueView, WorkerFacts};
 use millpond_sqlite::{Options, SqliteStore, SqliteTx};
 use rusqlite::Connection;
 
@@ -745,6 +745,34 @@ async fn dead_letters_are_found_by_queue_reason_and_id() {
     let dead = &second.items[0];
     assert_eq!((dead.id, dead.detail.as_deref(), dead.kind.as_str()), (ids[0], Some("no such user"), "mail"));
     assert_eq!((dead.body.len(), dead.body_bytes, dead.worker.as_deref()), (0, 1, Some("w1")));
+}
+
+#[tokio::test]
+async fn dead_letters_of_an_earlier_release_have_their_group_too() {
+    let fixture = in_file().await;
+    fixture.send_all(&["a", "b"]).await;
+    fixture.dead(&fixture.lease("w1", 1).await).await;
+    fixture.pass(LEASE);
+    fixture.dead(&fixture.lease("w1", 1).await).await;
+    let forget = "update millpond_dead_letter set fingerprint = null where id = 1";
+    fixture.raw().execute_batch(forget).unwrap();
+    let groups = fixture.store.dead_letter_groups(Query::default(), GroupBy::Fingerprint).await.unwrap();
+    assert_eq!((groups.len(), groups[0].count, groups[0].per_day[6]), (1, 2, 2));
+    let print = only(Field::Fingerprint, &groups[0].key);
+    assert_eq!(fixture.dead_ids(print).await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_store_tells_about_itself() {
+    let fixture = in_file().await;
+    fixture.send_all(&["a", "b"]).await;
+    let info = fixture.store.info().await.unwrap();
+    let fact = |name: &str| info.facts.iter().find(|fact| fact.name == name).unwrap().value.clone();
+    assert_eq!((fact("journal"), fact("synchronous")), ("wal".into(), "full".into()));
+    assert!(0 < fact("size_bytes").as_u64().unwrap() && 0 < fact("reserve_bytes").as_u64().unwrap());
+    assert!(fact("schema").as_str().unwrap().starts_with("00"));
+    assert!(info.tables.contains(&("log".to_owned(), 2)) && info.tables.contains(&("queue".to_owned(), 1)));
+    assert_eq!((info.findings.len(), info.grants.len()), (0, 3));
 }
 
 #[tokio::test]

@@ -225,6 +225,32 @@ pub async fn the_run_log_adds_up(bench: &Bench) {
     assert!(redriven.retry_of.is_some());
     check_tallies(bench, &queue, &log).await;
     check_list(bench, &queue, &states).await;
+    check_after_retention(bench, &queue, &ids).await;
+}
+
+/// Days later rows of the log are gone: what is still kept begins once, and the list says what each message says.
+async fn check_after_retention(bench: &Bench, queue: &TestQueue<u32>, ids: &[MessageId]) {
+    bench.advance(DAY * 3);
+    while bench.retain(100).await != 0 {}
+    bench.relay().await;
+    let log = all_events(bench, of_queue(queue)).await;
+    let listed: BTreeSet<&str> = log.iter().map(|event| event.id.as_str()).collect();
+    assert_eq!(listed.len(), log.len(), "no entry comes twice");
+    let rows = all_messages(bench, of_queue(queue)).await;
+    let kept: BTreeSet<MessageId> = rows.iter().map(|row| row.id).collect();
+    assert_eq!(rows.len(), kept.len(), "each once");
+    assert!(!kept.is_empty() && kept.len() < ids.len(), "some are gone, some are kept");
+    for row in rows {
+        let view = bench.look(row.id).await;
+        assert_eq!(view.state, row.state);
+        let missing: Vec<_> =
+            view.events.iter().filter(|event| !listed.contains(event.id.as_str())).collect();
+        assert!(missing.is_empty(), "{missing:?}");
+    }
+    let begun: Vec<_> = log.iter().filter(|event| event.kind == EventKind::Enqueue).collect();
+    let began: BTreeSet<_> = begun.iter().filter_map(|event| event.message).collect();
+    assert_eq!(began.len(), begun.len(), "each begins once");
+    assert!(kept.is_subset(&began), "whatever is kept has a beginning");
 }
 
 /// Counters say what the log says.
