@@ -46,7 +46,7 @@ pub(crate) struct Sure {
 
 /// What is done to what, and the words for it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Action {
+pub(crate) struct Action<'a> {
     /// As it is typed: `dead-letter redrive`.
     pub(crate) verb: &'static str,
     /// The kind of list that it takes its rows from.
@@ -63,9 +63,11 @@ pub(crate) struct Action {
     pub(crate) one: &'static str,
     /// Whether the rows are worked on afterwards, so that it matters who would.
     pub(crate) runs: bool,
+    /// The queue that they are moved to.
+    pub(crate) to: Option<&'a str>,
 }
 
-impl Action {
+impl Action<'_> {
     /// `1 dead letter`, `2 dead letters`.
     pub(crate) fn count(&self, count: u64) -> String {
         if count == 1 { format!("1 {}", self.one) } else { format!("{count} {}s", self.one) }
@@ -98,7 +100,7 @@ pub(crate) struct Part<'a> {
 
 /// Finds what was chosen, makes sure, and changes it by `change`, one transaction for each call.
 pub(crate) async fn run(
-    action: &Action,
+    action: &Action<'_>,
     chosen: Chosen,
     sure: &Sure,
     pond: &Pond,
@@ -129,7 +131,7 @@ pub(crate) async fn run(
 }
 
 /// An empty filter is no filter that was forgotten.
-fn is_meant(action: &Action, chosen: &Chosen, sure: &Sure) -> Result<(), Failure> {
+fn is_meant(action: &Action<'_>, chosen: &Chosen, sure: &Sure) -> Result<(), Failure> {
     match (chosen.is_everything(), sure.all) {
         (true, false) => {
             let tried = format!("refused to {} every {} of the store", action.infinitive, action.one);
@@ -145,7 +147,11 @@ fn is_meant(action: &Action, chosen: &Chosen, sure: &Sure) -> Result<(), Failure
 }
 
 /// The ids, the oldest first, and what is to be known about them.
-async fn find(action: &Action, chosen: Chosen, pond: &Pond) -> Result<(Vec<MessageId>, Preview), Failure> {
+async fn find(
+    action: &Action<'_>,
+    chosen: Chosen,
+    pond: &Pond,
+) -> Result<(Vec<MessageId>, Preview), Failure> {
     let mut preview = Preview::default();
     let mut ids = match chosen.ids {
         Some(ids) => search::named(pond, action, &ids, &mut preview).await?,
@@ -160,13 +166,13 @@ async fn find(action: &Action, chosen: Chosen, pond: &Pond) -> Result<(Vec<Messa
     };
     ids.reverse();
     if action.runs {
-        preview.look_for_workers(pond).await?;
+        preview.look_for_workers(pond, action.to).await?;
     }
     Ok((ids, preview))
 }
 
 async fn work(
-    action: &Action,
+    action: &Action<'_>,
     ids: &[MessageId],
     mut change: impl AsyncFnMut(Part<'_>) -> millpond::Result<Vec<One>>,
 ) -> Result<Outcome, Failure> {

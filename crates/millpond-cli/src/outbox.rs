@@ -40,7 +40,7 @@ Examples:
   millpond outbox remove 'queue:mail due:>+1d' --expect 40
   millpond outbox remove 0192c5d2-7b1e-7c4e-9d39-1f7b2f6c1a10";
 
-const RETRY: Action = Action {
+const RETRY: Action<'_> = Action {
     verb: "outbox retry",
     subject: Subject::Outbox,
     states: &[],
@@ -49,9 +49,10 @@ const RETRY: Action = Action {
     doing: "making due",
     one: "message",
     runs: true,
+    to: None,
 };
 
-const REMOVE: Action = Action {
+const REMOVE: Action<'_> = Action {
     verb: "outbox remove",
     subject: Subject::Outbox,
     states: &[],
@@ -60,6 +61,7 @@ const REMOVE: Action = Action {
     doing: "cancelling",
     one: "message",
     runs: false,
+    to: None,
 };
 
 /// Runs a verb.

@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
 
 use common::{Place, refused, stderr};
@@ -210,6 +211,28 @@ fn messages_are_cancelled_and_can_be_brought_back() {
     assert_eq!(place.json("work mail --exec cat --drain")["done"], 0, "what is cancelled never runs");
     assert_eq!(place.json("dead-letter redrive status:cancelled --yes")["done"], 3);
     assert_eq!(place.json("work mail --exec cat --drain")["done"], 3);
+}
+
+/// Its worker is told, ends the program, and the message is taken out with that run.
+#[test]
+fn a_message_that_runs_is_stopped_by_its_worker() {
+    let place = Place::with_queue();
+    let id = place.send("1");
+    let mut command = place.command("work mail");
+    command.args(["--exec", "echo running; exec sleep 1000"]);
+    let mut worker = command.env("MILLPOND_WORKER__CANCEL_GRACE", "50ms").spawn().unwrap();
+    let mut lines = BufReader::new(worker.stderr.take().unwrap()).lines().map(Result::unwrap);
+    lines.find(|line| line.contains("running")).unwrap();
+    assert_eq!(place.json("message cancel state:leased --dry-run")["warnings"]["running"], 1);
+    let asked = place.json(&format!("message cancel {id} --reason 'sent by mistake'"));
+    assert_eq!((&asked["done"], &asked["asked"]), (&0.into(), &1.into()));
+    let started = Instant::now();
+    let state = || place.json(&format!("message get {id}"))["state"].clone();
+    // Each look is a process of its own, so this does not spin.
+    while state() != "cancelled" && started.elapsed() < Duration::from_secs(30) {}
+    assert_eq!(state(), "cancelled");
+    worker.kill().unwrap();
+    worker.wait().unwrap();
 }
 
 /// Stopped between two transactions, with the count of what was done; the same command does the rest.

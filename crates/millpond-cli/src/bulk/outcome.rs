@@ -106,7 +106,7 @@ impl Outcome {
     }
 
     /// Prints it, and says how the command ends. `named`: the rows were named by their ids.
-    pub(super) fn end(mut self, action: &Action, named: bool, context: &Context) -> Done {
+    pub(super) fn end(mut self, action: &Action<'_>, named: bool, context: &Context) -> Done {
         let nothing_done = self.done + self.asked == 0;
         if let (true, true, Some((id, changed))) = (named, nothing_done, self.last) {
             return Err(none_of_them(action, self.matched, id, changed));
@@ -124,7 +124,7 @@ impl Outcome {
         }
     }
 
-    fn print(&self, action: &Action, context: &Context) -> Result<(), Failure> {
+    fn print(&self, action: &Action<'_>, context: &Context) -> Result<(), Failure> {
         let new: Vec<String> = self.messages.iter().map(|again| again.job_id.to_string()).collect();
         context.output.one(self, &new.join("\n"), |_| match (self.matched, self.asked) {
             (0, _) => format!("no {}s match", action.one),
@@ -140,7 +140,7 @@ impl Outcome {
         Ok(())
     }
 
-    fn stopped_short(&self, action: &Action, why: &Failure) -> Failure {
+    fn stopped_short(&self, action: &Action<'_>, why: &Failure) -> Failure {
         let tried = format!(
             "{} {} of {}, then stopped",
             action.past,
@@ -157,7 +157,7 @@ impl Outcome {
 }
 
 /// The error where rows were named and nothing could be done to any of them.
-fn none_of_them(action: &Action, named: u64, id: MessageId, changed: Changed) -> Failure {
+fn none_of_them(action: &Action<'_>, named: u64, id: MessageId, changed: Changed) -> Failure {
     let what =
         if named == 1 { format!("{} `{id}`", action.one) } else { format!("any of {named} {}s", action.one) };
     let tried = format!("cannot {} {what}", action.infinitive);

@@ -92,8 +92,8 @@ impl Preview {
         }
     }
 
-    /// Counts what no live worker has a handler for.
-    pub(super) async fn look_for_workers(&mut self, pond: &Pond) -> Result<(), Failure> {
+    /// Counts what no live worker has a handler for, in the queue that they are moved to, else in their own.
+    pub(super) async fn look_for_workers(&mut self, pond: &Pond, to: Option<&str>) -> Result<(), Failure> {
         let now = pond.store().now().await?;
         let mut live = pond.store().workers().await?;
         live.retain(|worker| !worker.stopped && now < worker.lease_until);
@@ -101,7 +101,7 @@ impl Preview {
             !live.iter().any(|worker| {
                 let knows =
                     worker.facts.kinds.is_empty() || worker.facts.kinds.contains(kind) || kind == OTHER;
-                worker.queues.contains(queue) && knows
+                worker.queues.iter().any(|listens| listens == to.unwrap_or(queue)) && knows
             })
         });
         self.blocked.handler_missing = missing.map(|(_, count)| count).sum();
@@ -114,7 +114,7 @@ impl Preview {
     }
 
     /// Prints it.
-    pub(super) fn show(&self, action: &Action, context: &Context) -> io::Result<()> {
+    pub(super) fn show(&self, action: &Action<'_>, context: &Context) -> io::Result<()> {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
         struct Document<'a> {

@@ -35,7 +35,7 @@ pub(super) struct Hit {
 /// Everything that matches, in the order of the list.
 pub(super) async fn matching(
     pond: &Pond,
-    action: &Action,
+    action: &Action<'_>,
     query: Query,
     preview: &mut Preview,
 ) -> Result<Vec<MessageId>, Failure> {
@@ -65,7 +65,7 @@ pub(super) async fn matching(
 /// Those of `ids` that are there.
 pub(super) async fn named(
     pond: &Pond,
-    action: &Action,
+    action: &Action<'_>,
     ids: &[MessageId],
     preview: &mut Preview,
 ) -> Result<Vec<MessageId>, Failure> {
@@ -86,7 +86,7 @@ pub(super) async fn named(
     Ok(found)
 }
 
-fn too_many(action: &Action, why: String) -> Failure {
+fn too_many(action: &Action<'_>, why: String) -> Failure {
     let tried = format!("refused to {} so many {}s at once", action.infinitive, action.one);
     let advice = "narrow the filter: name a queue, a kind, or a time such as sent:<-1d";
     Failure::new(Exit::Refused, "invalid-filter", tried).why(why).advice(advice)

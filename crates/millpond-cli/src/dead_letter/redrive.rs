@@ -46,7 +46,7 @@ Examples:
   millpond dead-letter redrive 'class:Timeout died:today' --to slow --attempts-max 20 --yes
   millpond dead-letter redrive 0192c5d2-7b1e-7c4e-9d39-1f7b2f6c1a10";
 
-const ACTION: Action = Action {
+const ACTION: Action<'_> = Action {
     verb: "dead-letter redrive",
     subject: Subject::DeadLetter,
     states: &[],
@@ -55,6 +55,7 @@ const ACTION: Action = Action {
     doing: "redriving",
     one: "dead letter",
     runs: true,
+    to: None,
 };
 
 /// Redrives.
@@ -66,8 +67,9 @@ pub(super) async fn run(args: Args, context: &Context) -> Done {
         None => None,
     };
     let chosen = filter.read(&pond, context).await?;
-    let moved = to.map(|to| format!(" --to {to}")).unwrap_or_default();
+    let moved = to.as_ref().map(|to| format!(" --to {to}")).unwrap_or_default();
     let act = act(ACTION.verb, chosen.object() + &moved, because.because);
+    let action = Action { to: to.as_deref(), ..ACTION };
     let (ids, store) = (IdSource::new(), pond.store());
     let change = async |part: Part<'_>| {
         let new = ids.ids(part.ids.len())?;
@@ -84,7 +86,7 @@ pub(super) async fn run(args: Args, context: &Context) -> Done {
         let one = |(changed, new_id)| One { changed, new_id: Some(new_id) };
         Ok(changed.into_iter().zip(new).map(one).collect())
     };
-    let done = bulk::run(&ACTION, chosen, &sure, &pond, context, change).await;
+    let done = bulk::run(&action, chosen, &sure, &pond, context, change).await;
     pond.close().await;
     done
 }

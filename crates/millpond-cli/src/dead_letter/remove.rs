@@ -28,7 +28,7 @@ Examples:
   millpond dead-letter remove 'queue:mail died:<-7d' --expect 40 --because 'customers were told'
   millpond dead-letter remove 0192c5d2-7b1e-7c4e-9d39-1f7b2f6c1a10";
 
-const ACTION: Action = Action {
+const ACTION: Action<'_> = Action {
     verb: "dead-letter remove",
     subject: Subject::DeadLetter,
     states: &[],
@@ -37,6 +37,7 @@ const ACTION: Action = Action {
     doing: "removing",
     one: "dead letter",
     runs: false,
+    to: None,
 };
 
 /// Removes.

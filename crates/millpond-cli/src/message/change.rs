@@ -36,7 +36,7 @@ Examples:
   millpond message cancel 'queue:mail key:customer:8*' --dry-run
   millpond message cancel 'queue:mail sent:<2026-11-30' --expect 40 --reason 'sent by mistake'";
 
-const RETRY: Action = Action {
+const RETRY: Action<'_> = Action {
     verb: "message retry",
     subject: Subject::Message,
     states: &["scheduled", "retrying"],
@@ -45,9 +45,10 @@ const RETRY: Action = Action {
     doing: "making due",
     one: "message",
     runs: true,
+    to: None,
 };
 
-const CANCEL: Action = Action {
+const CANCEL: Action<'_> = Action {
     verb: "message cancel",
     subject: Subject::Message,
     states: &["scheduled", "retrying", "ready", "leased"],
@@ -56,6 +57,7 @@ const CANCEL: Action = Action {
     doing: "cancelling",
     one: "message",
     runs: false,
+    to: None,
 };
 
 /// Makes messages due.
@@ -69,7 +71,7 @@ pub(super) async fn cancel(args: Args, context: &Context) -> Done {
 }
 
 /// Makes what is chosen due.
-pub(crate) async fn hasten(action: &Action, args: Args, context: &Context) -> Done {
+pub(crate) async fn hasten(action: &Action<'_>, args: Args, context: &Context) -> Done {
     let Args { filter, sure, reason } = args;
     let pond = open::to_write(context.config.store()).await?;
     let chosen = filter.read(action.subject, None, &pond, context).await?;
@@ -84,7 +86,7 @@ pub(crate) async fn hasten(action: &Action, args: Args, context: &Context) -> Do
 }
 
 /// Cancels what is chosen.
-pub(crate) async fn take_out(action: &Action, args: Args, context: &Context) -> Done {
+pub(crate) async fn take_out(action: &Action<'_>, args: Args, context: &Context) -> Done {
     let Args { filter, sure, reason } = args;
     let pond = open::to_write(context.config.store()).await?;
     let chosen = filter.read(action.subject, None, &pond, context).await?;

@@ -118,7 +118,7 @@ pub(super) async fn unset(args: UnsetArgs, context: &Context) -> Done {
     let view = look_at(&pond, &queue).await?;
     let is_changed = |name: &&str| view.changes.iter().any(|change| change.setting == **name);
     let names: Vec<&'static str> = match all {
-        true => setting::NAMES.iter().copied().filter(|name| is_changed(&name)).collect(),
+        true => setting::NAMES.iter().copied().filter(is_changed).collect(),
         false => settings,
     };
     let values = names.iter().map(|name| ((*name).to_owned(), None)).collect();
