@@ -123,6 +123,7 @@ pub(crate) fn message_view(conn: &Connection, now: Timestamp, id: MessageId) -> 
     };
     let Some(mut view) = view else { return Ok(None) };
     view.events = events(conn, &view, first.as_deref(), &deliveries)?;
+    died_all_the_same(&mut view);
     let mut old = conn.prepare_cached(sql("dead_letter_before"))?;
     let old: Option<uuid::Uuid> = old.query_row([id.0], |row| row.get(0)).optional()?;
     view.retry_of = old.map(MessageId).or_else(|| view.events.iter().find_map(|event| event.retry_of));
@@ -130,6 +131,21 @@ pub(crate) fn message_view(conn: &Connection, now: Timestamp, id: MessageId) -> 
         view.error = Some(error);
     }
     Ok(Some(view))
+}
+
+/// A message whose dead letter was removed is not done because nothing else is kept of it: its run log says how it
+/// ended.
+fn died_all_the_same(view: &mut MessageView) {
+    let last =
+        view.events.iter().rev().find(|event| matches!(event.kind, EventKind::Success | EventKind::Dlq));
+    let Some(death) = last.filter(|last| view.state == State::Done && last.kind == EventKind::Dlq) else {
+        return;
+    };
+    let reason = death.reason.as_deref().and_then(DropReason::parse).unwrap_or(DropReason::Exhausted);
+    view.state = State::of(Place::Dead { reason });
+    view.since = Some(death.at);
+    view.attempt = death.attempt;
+    view.reason.clone_from(&death.reason);
 }
 
 /// A row of the log, and what became of it.

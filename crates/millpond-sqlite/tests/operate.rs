@@ -614,6 +614,10 @@ async fn a_dead_letter_that_is_removed_is_gone() {
     let changed = store.store.remove_dead_letters(ids.clone(), act("dead-letter delete")).await.unwrap();
     assert_eq!(changed, [Changed::Done, Changed::WrongState(State::Ready)]);
     assert_eq!(store.counts().await.dead, 0);
+    // The row of the log is there still: it is passed by, and does not count as done.
+    assert_eq!(store.leased_ids(9).await, ids[1..]);
+    assert_eq!(store.look(ids[0]).await.state, State::Cancelled);
+    assert_eq!(store.cancel(&ids[..1]).await, [Changed::AlreadySettled]);
 }
 
 #[tokio::test]
