@@ -100,7 +100,8 @@ fn resize(side: &File, columns: u16, rows: u16) {
 #[test]
 fn the_terminal_is_as_it_was_however_it_ends() {
     let place = Place::with_queue();
-    let ways: [(&str, fn(&mut Screen)); 4] = [
+    type End = fn(&mut Screen);
+    let ways: [(&str, End); 4] = [
         ("q", |screen| screen.key(b"q")),
         ("Ctrl-C", |screen| screen.key(b"\x03")),
         ("SIGTERM", |screen| screen.signal(Signal::TERM)),

@@ -1,7 +1,8 @@
 //! Which entries a reader that follows the run log has had.
 //!
 //! An entry is visible some time after the instant that it bears, so a reader that goes on behind the newest one
-//! would miss others. It reads again what is younger than an overlap before the newest, and drops what it has had.
+//! would miss others. It reads again what is a little older than the newest, now and then what is a good deal older,
+//! and drops what it has had.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,8 +10,14 @@ use std::time::Duration;
 use millpond::view::EventView;
 use millpond::{MessageId, Timestamp};
 
+/// Nearly every entry is visible so soon after the instant it bears.
+const SOON: Duration = Duration::from_secs(2);
+
 /// An entry may become visible so long after the instant it bears.
-pub(super) const OVERLAP: Duration = Duration::from_secs(10);
+const LATE: Duration = Duration::from_secs(10);
+
+/// Of so many readings one looks for late entries.
+const LATE_EVERY: u32 = 20;
 
 /// What an entry is, wherever its row is at the moment: a lease moves to the history when its claim has ended.
 type Key = (Timestamp, Option<MessageId>, &'static str, u32, String);
@@ -20,17 +27,22 @@ type Key = (Timestamp, Option<MessageId>, &'static str, u32, String);
 pub(super) struct Seen {
     keys: BTreeSet<Key>,
     newest: Timestamp,
+    /// What is older was there before the reading began.
+    first: Timestamp,
+    readings: u32,
 }
 
 impl Seen {
     /// Nothing yet; the reading begins at `now`.
     pub(super) fn from(now: Timestamp) -> Self {
-        Self { keys: BTreeSet::new(), newest: now }
+        Self { keys: BTreeSet::new(), newest: now, first: now - SOON, readings: 0 }
     }
 
     /// From where the next reading must begin.
-    pub(super) fn begin(&self) -> Timestamp {
-        self.newest - OVERLAP
+    pub(super) fn begin(&mut self) -> Timestamp {
+        self.readings = self.readings.wrapping_add(1);
+        let overlap = if self.readings.is_multiple_of(LATE_EVERY) { LATE } else { SOON };
+        self.first.max(self.newest - overlap)
     }
 
     /// Whether an entry is new; it is not from here on.
@@ -41,7 +53,7 @@ impl Seen {
 
     /// Forgets what no reading can meet again.
     pub(super) fn forget(&mut self) {
-        let begin = self.begin();
+        let begin = self.newest - LATE;
         self.keys.retain(|(at, ..)| begin <= *at);
     }
 }
@@ -92,9 +104,17 @@ mod tests {
         let mut seen = Seen::from(Timestamp::from_secs(100));
         assert!(seen.is_new(&event("new", 130, EventKind::Start)));
         seen.forget();
-        let late = event("late", 121, EventKind::Retry);
-        assert!(seen.begin() <= late.at && seen.is_new(&late));
-        assert_eq!(seen.begin(), Timestamp::from_secs(120), "it does not move back");
+        let begins: Vec<Timestamp> = (0..LATE_EVERY).map(|_| seen.begin()).collect();
+        let (soon, late) = (Timestamp::from_secs(128), Timestamp::from_secs(120));
+        assert_eq!((begins[0], begins[LATE_EVERY as usize - 1]), (soon, late));
+        assert!(seen.is_new(&event("late", 121, EventKind::Retry)));
+        assert_eq!(seen.begin(), soon, "it does not move back");
+    }
+
+    #[test]
+    fn what_was_there_before_the_reading_began_is_not_read() {
+        let mut seen = Seen::from(Timestamp::from_secs(100));
+        assert!((0..LATE_EVERY).all(|_| seen.begin() == Timestamp::from_secs(98)));
     }
 
     #[test]

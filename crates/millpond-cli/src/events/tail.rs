@@ -16,7 +16,7 @@ use crate::filter::Filter;
 use crate::{Context, open};
 
 /// Entries of one reading.
-const PAGE_ROWS: usize = 1_000;
+const PAGE_ROWS: usize = 2_000;
 
 /// Which entries, and how many.
 #[derive(Debug, clap::Args)]

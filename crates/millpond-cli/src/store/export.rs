@@ -24,10 +24,10 @@ use crate::progress::Progress;
 use crate::{Context, instant, open, queue};
 
 /// Messages of a page, at most.
-const PAGE_ROWS_MAX: u64 = 500;
+const PAGE_ROWS_MAX: u64 = 1_000;
 
 /// Bytes of the bodies of a page, at most, but always one message.
-const PAGE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+const PAGE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// Messages are counted up to this many, for the bar.
 const COUNTED_MAX: u64 = 1_000_000;

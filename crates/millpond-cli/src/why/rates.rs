@@ -69,7 +69,7 @@ fn rate(tallies: &[Tally], now: Timestamp, minutes: u32) -> Rate {
 /// A rate as a person reads it.
 pub(super) fn shown(per_second: f64) -> String {
     match per_second {
-        rate if rate == 0.0 => "0/s".to_owned(),
+        0.0 => "0/s".to_owned(),
         rate if 9.95 <= rate => format!("{rate:.0}/s"),
         rate if 0.095 <= rate => format!("{rate:.1}/s"),
         rate if 0.095 <= rate * 60.0 => format!("{:.1}/min", rate * 60.0),
