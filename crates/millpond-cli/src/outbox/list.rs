@@ -73,7 +73,7 @@ const COLUMNS: [Column<Shown>; 8] = [
     Column::text("queue", |row, _| row.queue.clone()),
     Column::optional(Column::text("kind", |row, _| row.job_name.clone())),
     Column::optional(Column::text("key", |row, _| row.key.clone().unwrap_or_default())),
-    Column::new("reason", |row, _| row.reason.clone()),
+    Column::optional(Column::new("reason", |row, _| row.reason.clone())),
     Column::new("due", |row, times| times.show(row.available_at)),
     Column::optional(Column::new("attempts", |row, _| row.attempts.to_string())),
     Column::text("error", |row, _| row.error_summary.clone().unwrap_or_default()),
