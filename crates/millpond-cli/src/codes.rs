@@ -47,6 +47,8 @@ pub(crate) const OWN: &[Facts] = &[
     own("invalid-filter", Exit::Usage, Some(400)),
     own("not-found", Exit::NotFound, Some(404)),
     own("not-drained", Exit::Failed, None),
+    own("already-retried", Exit::Conflict, Some(409)),
+    own("wrong-state", Exit::Conflict, Some(409)),
     own("unknown-time-zone", Exit::Usage, Some(400)),
     own("interrupted", Exit::Interrupted, None),
 ];

@@ -111,7 +111,7 @@ fn dead_letters_are_sent_again_as_told() {
     assert_eq!(audit["items"][0]["object"], format!("id:{} --to other", ids[0]));
     assert_eq!(audit["items"][0]["reason"], "it is repaired");
     let again = place.run(&format!("dead-letter redrive {}", ids[0]));
-    refused(&again, 6, &format!("error: cannot redrive dead letter `{}` (already-settled)", ids[0]));
+    refused(&again, 6, &format!("error: cannot redrive dead letter `{}` (already-retried)", ids[0]));
     assert!(stderr(&again).contains(&format!("was sent again already, as `{new}`")), "{}", stderr(&again));
 
     let both = place.run(&format!("dead-letter redrive {} {} --json", ids[0], ids[1]));
@@ -173,7 +173,7 @@ fn messages_that_wait_are_made_due_and_those_that_do_not_are_left() {
     place.refused(
         &format!("message retry {ready}"),
         6,
-        &format!("error: cannot retry message `{ready}` (already-settled)"),
+        &format!("error: cannot retry message `{ready}` (wrong-state)"),
     );
     assert_eq!(place.json(&format!("message retry {late}"))["done"], 1);
     assert_eq!(

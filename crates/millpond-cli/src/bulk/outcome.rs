@@ -161,19 +161,28 @@ fn none_of_them(action: &Action<'_>, named: u64, id: MessageId, changed: Changed
     let what =
         if named == 1 { format!("{} `{id}`", action.one) } else { format!("any of {named} {}s", action.one) };
     let tried = format!("cannot {} {what}", action.infinitive);
-    let (exit, code, why) = match changed {
-        Changed::NotFound => (Exit::NotFound, Code::MessageNotFound, format!("`{id}` is not there")),
+    let gone = Code::MessageNotFound;
+    let (exit, code, why, advice) = match changed {
+        Changed::NotFound => {
+            (Exit::NotFound, gone.as_str(), format!("`{id}` is not there"), gone.advice().to_owned())
+        }
         Changed::AlreadyRetried(new) => {
-            (Exit::Conflict, Code::AlreadySettled, format!("`{id}` was sent again already, as `{new}`"))
+            let why = format!("`{id}` was sent again already, as `{new}`");
+            let advice = format!("look at its new life with `millpond message get {new}`");
+            (Exit::Conflict, "already-retried", why, advice)
         }
         Changed::WrongState(state) if action.subject == Subject::DeadLetter => {
             let why = format!("the message is {}, and no dead letter", state.as_str());
-            (Exit::NotFound, Code::MessageNotFound, why)
+            (Exit::NotFound, gone.as_str(), why, gone.advice().to_owned())
         }
         Changed::WrongState(state) => {
-            (Exit::Conflict, Code::AlreadySettled, format!("`{id}` is {}", state.as_str()))
+            let why = format!("`{id}` is {}", state.as_str());
+            (Exit::Conflict, "wrong-state", why, Code::AlreadySettled.advice().to_owned())
         }
-        _ => (Exit::Conflict, Code::AlreadySettled, format!("`{id}` is done, dead or cancelled already")),
+        _ => {
+            let (settled, why) = (Code::AlreadySettled, "it is done, dead or cancelled already".to_owned());
+            (Exit::Conflict, settled.as_str(), why, settled.advice().to_owned())
+        }
     };
-    Failure::new(exit, code.as_str(), tried).why(why).advice(code.advice())
+    Failure::new(exit, code, tried).why(why).advice(advice)
 }

@@ -46,13 +46,13 @@ macro_rules! pages {
 
 pages! {
     Error in "errors":
-        "already-settled" "batch-too-large" "body-too-large" "count-changed" "dedup-conflict"
+        "already-retried" "already-settled" "batch-too-large" "body-too-large" "count-changed" "dedup-conflict"
         "handler-missing" "internal" "interrupted" "invalid-config" "invalid-filter"
         "invalid-header" "invalid-json" "invalid-key" "invalid-name" "invalid-option"
         "invalid-parameter" "lease-lost" "message-not-found" "not-drained" "not-found"
         "not-serialisable" "queue-conflict" "schema-newer" "schema-older" "send-inside-transaction"
         "shutting-down" "statement-failed" "storage-full" "store-unavailable" "store-unreachable"
-        "unknown-outcome" "unknown-queue" "unknown-time-zone" "unsupported-store";
+        "unknown-outcome" "unknown-queue" "unknown-time-zone" "unsupported-store" "wrong-state";
     Cause in "causes":
         "BACKLOG_AGE" "CLOCK_SKEW" "DLQ_RISING" "FAILED_JOBS_PRESENT" "FREE_PAGES" "HEALTHY"
         "INTEGRITY_BROKEN" "IN_MEMORY" "JOB_WITHOUT_HANDLER" "OLD_SNAPSHOT" "OUTBOX_STALLED"
