@@ -287,8 +287,8 @@ fn limit_reached(facts: &Facts<'_>, slots: &Slots) -> Option<u32> {
 }
 
 fn pace(facts: &Facts<'_>) -> String {
-    let Some([_, five, _]) = facts.rates else { return String::new() };
-    format!(", {} arrive and {} end", shown(five.arrived_per_second), shown(five.ended_per_second))
+    let Some([minute, ..]) = facts.rates else { return String::new() };
+    format!(", {} arrive and {} end", shown(minute.arrived_per_second), shown(minute.ended_per_second))
 }
 
 fn millis(duration: Duration) -> u64 {
