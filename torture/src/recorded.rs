@@ -7,19 +7,19 @@ use std::time::Duration;
 use millpond_core::capability::Capabilities;
 use millpond_core::error::{Error, Result};
 use millpond_core::message::{Due, Leased, MessageId, NewMessage, Offset, Token};
+use millpond_core::query::Query;
 use millpond_core::queue::QueueSettings;
 use millpond_core::reason::{Back, Release};
 use millpond_core::settle::Settlement;
 use millpond_core::store::{
-    Act, Admin, Begun, BoxFuture, Changed, ClaimRef, History, Inspect, Lease, LeaseRequest, Log, Operate, Outbox,
-    Pulse, Purged, Queue, QueueId, Redrive, Relayed, Renewal, Renewed, SettleClaim, SettleItem, Settled, Store, Stored,
-    TakeOver, TakenOver,
+    Act, Admin, Begun, BoxFuture, Changed, ClaimRef, History, Inspect, Lease, LeaseRequest, Log, Operate,
+    Outbox, Pulse, Purged, Queue, QueueId, Redrive, Relayed, Renewal, Renewed, SettleClaim, SettleItem,
+    Settled, Store, Stored, TakeOver, TakenOver,
 };
 use millpond_core::time::Timestamp;
-use millpond_core::query::Query;
 use millpond_core::view::{
-    AuditLine, DeadLetterView, EventView, FailureGroup, Find, Found, GroupBy, MessageRow, MessageView, OutboxRow,
-    OutboxSummary, Pause, QueueView, Scope, StoreInfo, Tallies, Tally, Wish, WorkerView,
+    AuditLine, DeadLetterView, EventView, FailureGroup, Find, Found, GroupBy, MessageRow, MessageView,
+    OutboxRow, OutboxSummary, Pause, QueueView, Scope, StoreInfo, Tallies, Tally, Wish, WorkerView,
 };
 use millpond_testkit::judge::history::{Event, Op, Phase};
 use uuid::Uuid;

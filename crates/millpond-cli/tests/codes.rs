@@ -64,7 +64,11 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ),
     ("store-unavailable", "crates/millpond-engine/src/pond.rs", "no_answer_in_time_is_an_unknown_outcome"),
     ("unknown-outcome", "crates/millpond-engine/src/pond.rs", "no_answer_in_time_is_an_unknown_outcome"),
-    ("already-settled", "crates/millpond-cli/tests/bulk.rs", "messages_are_cancelled_and_can_be_brought_back"),
+    (
+        "already-settled",
+        "crates/millpond-cli/tests/bulk.rs",
+        "messages_are_cancelled_and_can_be_brought_back",
+    ),
     ("already-retried", "crates/millpond-cli/tests/bulk.rs", "dead_letters_are_sent_again_as_told"),
     (
         "wrong-state",

@@ -21,8 +21,8 @@ pub use millpond_engine::handler::{Handler, IntoOutcome, JobError, Outcome, Perm
 pub use millpond_engine::ids::IdSource;
 pub use millpond_engine::item::{Item, ItemOptions};
 pub use millpond_engine::job::{CancelCause, Job};
-pub use millpond_engine::pond::{Sent, SentMessage};
 pub use millpond_engine::notify;
+pub use millpond_engine::pond::{Sent, SentMessage};
 pub use millpond_engine::queue::Queue;
 pub use millpond_engine::unit::{Begun, UnitOfWork};
 pub use millpond_engine::worker::{Stopped, Worker};
