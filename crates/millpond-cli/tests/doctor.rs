@@ -165,20 +165,28 @@ fn what_is_exported_comes_back_the_same() {
     place.ok(
         "queue send mail '{\"b\":1.10, \"a\":1}' --kind mail.welcome --key customer:8 --header tenant=acme",
     );
-    place.ok("queue send mail 2 --delay 1h --attempts-max 7");
+    place.ok("queue send mail 2 --delay 1h --attempts-max 7 --priority 0");
+    // A deadline alone, of what waits and of what is ready: the number of attempts is none.
+    for line in [
+        r#"{"body":3,"retryUntil":"2030-01-01T00:00:00Z","delay":"1h"}"#,
+        r#"{"body":4,"retryUntil":"2030-01-01T00:00:00Z","priority":3}"#,
+    ] {
+        let sent = place.with_input("queue send mail - --ndjson --envelopes", line.as_bytes());
+        assert!(sent.status.success(), "{}", stderr(&sent));
+    }
     place.with_input("queue send mail -", b"\xff\xfe");
     place.with_input("queue send mail - --content-type text/plain", b"a\nb");
     place.with_input("queue send mail -", b"{\n  \"pretty\": true\n}");
     let output = place.run("store export --queue mail --to mail.ndjson");
-    assert_eq!(stderr(&output), "5 messages exported\n");
+    assert_eq!(stderr(&output), "7 messages exported\n");
     assert!(output.stdout.is_empty());
     let copied = place.ok("queue add mail --store sqlite://copy.db");
     assert!(copied.contains("added"));
     let send = "queue send mail --file mail.ndjson --ndjson --envelopes --store sqlite://copy.db --json";
     let sent: Value = serde_json::from_str(&place.ok(send)).unwrap();
-    assert_eq!(sent["sent"], 5);
+    assert_eq!(sent["sent"], 7);
     let again: Value = serde_json::from_str(&place.ok(send)).unwrap();
-    assert_eq!((&again["sent"], &again["duplicates"]), (&0.into(), &5.into()), "sent twice is stored once");
+    assert_eq!((&again["sent"], &again["duplicates"]), (&0.into(), &7.into()), "sent twice is stored once");
     let of = |text: &str| -> Vec<Value> {
         text.lines()
             .map(|line| {
@@ -194,7 +202,16 @@ fn what_is_exported_comes_back_the_same() {
     };
     let first = fs::read_to_string(place.path().join("mail.ndjson")).unwrap();
     let second = place.ok("store export --store sqlite://copy.db");
-    assert_eq!(of(&first), of(&second));
+    let exported = of(&first);
+    assert_eq!(exported, of(&second));
+    for (body, field, value) in [(2, "priority", 0.into()), (4, "priority", 3.into())]
+        .into_iter()
+        .chain([3, 4].map(|body| (body, "retryUntil", Value::from("2030-01-01T00:00:00Z"))))
+    {
+        let line = exported.iter().find(|line| line["body"] == body).unwrap();
+        assert_eq!(line[field], value, "{line}");
+    }
+    assert!(exported.iter().all(|line| line["body"] != 3 || line["attemptsMax"].is_null()));
     assert!(first.lines().next().unwrap().contains("{\"b\":1.10, \"a\":1}"), "as it was sent: {first}");
     let bad = place.with_input("queue send mail - --ndjson --envelopes", b"{\"body\":1}\n{\"bdy\":1}\n");
     assert_eq!(bad.status.code(), Some(2));

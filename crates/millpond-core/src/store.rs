@@ -359,7 +359,8 @@ pub trait Inspect: Send + Sync {
     /// Messages in any state, the last sent first. A search that is too broad is cut short.
     fn messages(&self, find: Find) -> BoxFuture<'_, Result<Found<MessageRow>>>;
 
-    /// Dead letters, newest first; those that were redriven only if the query asks for their status.
+    /// Dead letters, newest first: the open ones. Those that were redriven or cancelled are in the answer only if the
+    /// query asks about the status.
     fn dead_letters(&self, find: Find) -> BoxFuture<'_, Result<Found<DeadLetterView>>>;
 
     /// Dead letters by what they have in common, the largest group first; as [`Inspect::dead_letters`] finds them.

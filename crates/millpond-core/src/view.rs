@@ -182,6 +182,8 @@ pub struct MessageView {
     pub releases: u32,
     /// Deliveries in all.
     pub attempts_max: Option<u32>,
+    /// No attempt is made after this. Of a dead letter it is not kept.
+    pub retry_until: Option<Timestamp>,
     /// When it was sent.
     pub sent_at: Timestamp,
     /// When it entered this state, where that is known.
@@ -221,12 +223,16 @@ pub struct MessageRow {
     pub kind: String,
     /// As sent.
     pub key: Option<String>,
+    /// The priority class.
+    pub priority: u8,
     /// Derived from where it is.
     pub state: State,
     /// Attempts so far, the one under way included.
     pub attempt: u32,
     /// Deliveries in all.
     pub attempts_max: Option<u32>,
+    /// No attempt is made after this. Of a dead letter it is not kept.
+    pub retry_until: Option<Timestamp>,
     /// When it was sent.
     pub sent_at: Timestamp,
     /// When it is due, while it waits in the outbox.
@@ -260,6 +266,8 @@ pub struct DeadLetterView {
     pub kind: String,
     /// As sent.
     pub key: Option<String>,
+    /// The priority class.
+    pub priority: u8,
     /// Of the closed set.
     pub reason: String,
     /// What the handler said, or the last error, redacted.
@@ -295,11 +303,16 @@ pub struct DeadLetterView {
 impl DeadLetterView {
     /// What became of it: `open`, `retried` or `cancelled`.
     pub fn status(&self) -> &'static str {
-        match self.redriven_as {
-            Some(_) => "retried",
-            None if self.reason == DropReason::Cancelled.as_str() => "cancelled",
-            None => "open",
-        }
+        dead_letter_status(&self.reason, self.redriven_as)
+    }
+}
+
+/// What became of a dead letter: `open`, `retried` or `cancelled`.
+pub fn dead_letter_status(reason: &str, redriven_as: Option<MessageId>) -> &'static str {
+    match redriven_as {
+        Some(_) => "retried",
+        None if reason == DropReason::Cancelled.as_str() => "cancelled",
+        None => "open",
     }
 }
 

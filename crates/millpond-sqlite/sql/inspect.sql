@@ -89,9 +89,9 @@ from millpond_outbox where message_id = ?1
 order by seq desc limit 1;
 
 -- name: message_in_dead_letters
--- Served by the unique (message_id, subscription_id). A deadline is known only where it was the reason.
+-- Served by the unique (message_id, subscription_id). A deadline is not kept.
 select queue_id, class, kind, key, headers, content_type, body, attempt, releases, 0, attempts_max,
-       case reason when 'retry-until' then died_at end, sent_at, reason, died_at, detail, redriven_as
+       null, sent_at, reason, died_at, detail, redriven_as
 from millpond_dead_letter where message_id = ?1
 order by id desc limit 1;
 

@@ -33,8 +33,8 @@ select exists (select 1 from millpond_outbox where message_id = ?1)
 
 -- name: outbox_spots
 -- Served by millpond_outbox_sent, which is its order.
-select message_id, queue_id, class, sent_at, attempt, releases, attempts_max, retry_until is not null, kind, key,
-       seq, reason, ready_at, last_error, case when reason in ('tx', 'delay') then retry_of end
+select message_id, queue_id, class, sent_at, attempt, releases, attempts_max, retry_until, kind, key, seq, reason, ready_at,
+       last_error, case when reason in ('tx', 'delay') then retry_of end
 from millpond_outbox
 where queue_id = :of and sent_at <= :at and (sent_at < :at or message_id < :id) and sent_at >= :earliest
 order by sent_at desc, message_id desc
@@ -42,8 +42,8 @@ limit :rows_max;
 
 -- name: dead_letter_spots
 -- Served by millpond_dead_letter_sent, which is its order.
-select message_id, queue_id, class, sent_at, attempt, releases, attempts_max, reason = 'retry-until', kind, key,
-       id, reason, detail, worker, retry_of
+select message_id, queue_id, class, sent_at, attempt, releases, attempts_max, null, kind, key, id, reason, detail,
+       worker, retry_of
 from millpond_dead_letter
 where queue_id = :of and sent_at <= :at and (sent_at < :at or message_id < :id) and sent_at >= :earliest
 order by sent_at desc, message_id desc
@@ -51,8 +51,8 @@ limit :rows_max;
 
 -- name: log_sent_spots
 -- What came through the outbox. Served by millpond_log_sent, which is its order; its part by the primary key.
-select l.message_id, null, null, l.sent_at, l.attempt, l.releases, l.attempts_max, l.retry_until is not null, l.kind,
-       l.key, l.log_offset, l.published_at, l.via_outbox, l.reason, p.queue_id, p.class
+select l.message_id, null, null, l.sent_at, l.attempt, l.releases, l.attempts_max, l.retry_until, l.kind, l.key,
+       l.log_offset, l.published_at, l.via_outbox, l.reason, p.queue_id, p.class
 from millpond_log l
 join millpond_log_partition p on p.id = l.partition
 where l.partition = :of and l.via_outbox = 1 and l.sent_at <= :at and (l.sent_at < :at or l.message_id < :id)
@@ -63,8 +63,8 @@ limit :rows_max;
 -- name: log_spots
 -- A range of one part, from its end. Only what came through the outbox has a reason, which is behind the body.
 -- Served by the primary key.
-select message_id, null, null, sent_at, attempt, releases, attempts_max, retry_until is not null, kind, key,
-       log_offset, published_at, via_outbox, case when via_outbox = 1 then reason end
+select message_id, null, null, sent_at, attempt, releases, attempts_max, retry_until, kind, key, log_offset, published_at,
+       via_outbox, case when via_outbox = 1 then reason end
 from millpond_log
 where partition = ?1 and log_offset between ?2 and ?3
 order by log_offset desc

@@ -50,6 +50,8 @@ struct Envelope {
     releases: u32,
     suspect: u16,
     attempts_max: Option<u32>,
+    retry_until: Option<Timestamp>,
+    /// A deadline may end it; of a dead letter that is known only where it did.
     has_deadline: bool,
     sent_at: Timestamp,
 }
@@ -421,6 +423,7 @@ fn view(conn: &Connection, id: MessageId, envelope: Envelope, state: State) -> T
         releases: envelope.releases,
         // A deadline alone replaces the number of attempts.
         attempts_max: envelope.attempts_max.or(attempts_of_queue.filter(|_| !envelope.has_deadline)),
+        retry_until: envelope.retry_until,
         sent_at: envelope.sent_at,
         since: None,
         ready_at: None,
@@ -484,6 +487,7 @@ pub(crate) const fn instant(micros: i64) -> Timestamp {
 }
 
 fn envelope(row: &Row<'_>) -> rusqlite::Result<Envelope> {
+    let retry_until: Option<i64> = row.get(11)?;
     Ok(Envelope {
         queue: row.get(0)?,
         class: row.get(1)?,
@@ -496,7 +500,8 @@ fn envelope(row: &Row<'_>) -> rusqlite::Result<Envelope> {
         releases: row.get(8)?,
         suspect: row.get(9)?,
         attempts_max: row.get(10)?,
-        has_deadline: row.get::<_, Option<i64>>(11)?.is_some(),
+        retry_until: retry_until.map(instant),
+        has_deadline: retry_until.is_some(),
         sent_at: instant(row.get(12)?),
     })
 }
@@ -513,9 +518,11 @@ fn waiting(row: &Row<'_>) -> rusqlite::Result<Waiting> {
 }
 
 fn dead(row: &Row<'_>) -> rusqlite::Result<Dead> {
+    let reason: String = row.get(13)?;
+    let has_deadline = reason == DropReason::RetryUntil.as_str();
     Ok(Dead {
-        envelope: envelope(row)?,
-        reason: row.get(13)?,
+        envelope: Envelope { has_deadline, ..envelope(row)? },
+        reason,
         since: instant(row.get(14)?),
         detail: row.get(15)?,
         redriven_as: row.get::<_, Option<uuid::Uuid>>(16)?.map(MessageId),

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use millpond_core::message::MessageId;
 use millpond_core::pick::Lane;
+use millpond_core::reason::DropReason;
 use millpond_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 use uuid::Uuid;
@@ -42,7 +43,7 @@ pub(crate) struct Spot {
     pub(crate) attempt: u32,
     pub(crate) releases: u32,
     pub(crate) attempts_max: Option<u32>,
-    pub(crate) has_deadline: bool,
+    pub(crate) retry_until: Option<Timestamp>,
     pub(crate) kind: Option<String>,
     pub(crate) key: Option<String>,
     pub(crate) at: At,
@@ -78,6 +79,12 @@ pub(crate) enum At {
 impl Spot {
     pub(crate) fn mark(&self) -> Mark {
         Mark::new(self.sent_at.as_micros(), self.id.0.as_u128())
+    }
+
+    /// Whether a deadline may end it; of a dead letter that is known only where it did.
+    pub(crate) fn has_deadline(&self) -> bool {
+        let ended = |reason: &str| reason == DropReason::RetryUntil.as_str();
+        self.retry_until.is_some() || matches!(&self.at, At::DeadLetter { reason, .. } if ended(reason))
     }
 
     /// Headers, and the body if it is asked for.
@@ -529,7 +536,7 @@ fn spot(row: &Row<'_>, queue: i64, class: u8, at: At) -> rusqlite::Result<Spot> 
         attempt: row.get(4)?,
         releases: row.get(5)?,
         attempts_max: row.get(6)?,
-        has_deadline: row.get(7)?,
+        retry_until: row.get::<_, Option<i64>>(7)?.map(instant),
         kind: row.get(8)?,
         key: row.get(9)?,
         at,

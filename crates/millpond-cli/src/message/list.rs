@@ -49,8 +49,11 @@ pub(crate) struct Row {
     state: &'static str,
     kind: String,
     key: Option<String>,
+    priority: u8,
     attempt: u32,
     attempts_max: Option<u32>,
+    #[serde(serialize_with = "instant::serialize_if")]
+    retry_until: Option<Timestamp>,
     #[serde(serialize_with = "instant::serialize")]
     sent_at: Timestamp,
     #[serde(serialize_with = "instant::serialize_if")]
@@ -107,8 +110,10 @@ impl Row {
             state: row.state.as_str(),
             kind: row.kind,
             key: row.key,
+            priority: row.priority,
             attempt: row.attempt,
             attempts_max: row.attempts_max,
+            retry_until: row.retry_until,
             sent_at: row.sent_at,
             ready_at: row.ready_at,
             wait_ms: row.wait.map(span::millis),

@@ -28,6 +28,8 @@ pub(super) struct Shown {
     priority: u8,
     attempt: u32,
     attempts_max: Option<u32>,
+    #[serde(serialize_with = "instant::serialize_if")]
+    retry_until: Option<Timestamp>,
     releases: u32,
     #[serde(serialize_with = "instant::serialize")]
     sent_at: Timestamp,
@@ -134,6 +136,7 @@ impl From<MessageView> for Shown {
             priority: view.priority,
             attempt: view.attempt,
             attempts_max: view.attempts_max,
+            retry_until: view.retry_until,
             releases: view.releases,
             sent_at: view.sent_at,
             ready_at: view.ready_at,
@@ -191,6 +194,7 @@ impl Shown {
             ("kind", self.kind.clone()),
             ("key", self.key.clone().unwrap_or_default()),
             ("attempts", attempts),
+            ("retry until", times.show_if(self.retry_until)),
             ("sent", times.show(self.sent_at)),
             ("due", times.show_if(self.ready_at)),
             ("reason", self.reason.clone().unwrap_or_default()),

@@ -35,6 +35,7 @@ struct Envelope<'a> {
     priority: Option<u8>,
     dedup_key: Option<String>,
     attempts_max: Option<u32>,
+    retry_until: Option<String>,
     #[serde(rename = "id")]
     _id: Option<IgnoredAny>,
     #[serde(rename = "queue")]
@@ -85,6 +86,9 @@ pub(super) fn read(line: &[u8], with: impl FnOnce(Raw) -> Item<Raw>) -> Result<I
     }
     if let Some(attempts) = envelope.attempts_max {
         item = item.attempts_max(attempts);
+    }
+    if let Some(deadline) = &envelope.retry_until {
+        item = item.retry_until(instant::parse(deadline)?);
     }
     Ok(envelope.headers.into_iter().fold(item, |item, (name, value)| item.header(name, value)))
 }

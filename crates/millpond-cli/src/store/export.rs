@@ -40,7 +40,7 @@ Examples:
   millpond queue send mail --file mail.ndjson --ndjson --envelopes --store sqlite://other.db
   millpond store export --dead-letters | jq -r .error
 
-Each line is a message with its body, headers, key and due time. The dedup key is its id, so that lines that are sent
+Each line is a message with its body and all that was said about it when it was sent. The dedup key is its id, so that lines that are sent
 twice are stored once. What is leased is exported too: stop the workers first, or it may be done twice. A file is
 complete when it appears under its name.")]
 pub(crate) struct Args {
@@ -67,6 +67,7 @@ struct Line {
     kind: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
+    priority: u8,
     #[serde(skip_serializing_if = "is_empty")]
     headers: Value,
     content_type: String,
@@ -76,6 +77,8 @@ struct Line {
     at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     attempts_max: Option<u32>,
+    #[serde(serialize_with = "instant::serialize_if", skip_serializing_if = "Option::is_none")]
+    retry_until: Option<Timestamp>,
     dedup_key: String,
     attempt: u32,
     #[serde(serialize_with = "instant::serialize")]
@@ -130,11 +133,13 @@ impl From<MessageRow> for Line {
             queue: row.queue,
             state: row.state.as_str(),
             key: row.key,
+            priority: row.priority,
             headers: row.headers,
             body: Exact::of(&row.content_type, row.body),
             content_type: row.content_type,
             at: row.ready_at,
             attempts_max: row.attempts_max,
+            retry_until: row.retry_until,
             dedup_key: row.id.to_string(),
             attempt: row.attempt,
             sent_at: row.sent_at,
@@ -152,11 +157,13 @@ impl From<DeadLetterView> for Line {
             queue: row.queue,
             state: "dead",
             key: row.key,
+            priority: row.priority,
             headers: row.headers,
             body: Exact::of(&row.content_type, row.body),
             content_type: row.content_type,
             at: None,
             attempts_max: row.attempts_max,
+            retry_until: None,
             dedup_key: row.id.to_string(),
             attempt: row.attempt,
             sent_at: row.sent_at,
@@ -305,11 +312,13 @@ mod tests {
             state: "ready",
             kind: None,
             key: None,
+            priority: 2,
             headers: Value::Null,
             content_type: "application/json".into(),
             body: Exact::of("application/json", number.to_string().into_bytes()),
             at: None,
             attempts_max: None,
+            retry_until: None,
             dedup_key: String::new(),
             attempt: 0,
             sent_at: Timestamp::from_secs(0),

@@ -136,6 +136,7 @@ mod tests {
             queue: queue.into(),
             kind: queue.into(),
             key: None,
+            priority: 2,
             reason: reason.into(),
             detail: Some(format!("error {died}")),
             class: class.map(Into::into),
