@@ -30,7 +30,7 @@ fn allowed(package: &str, development: bool) -> &'static [&'static str] {
         ("millpond-engine", false) => &["millpond-core"],
         ("millpond-sqlite" | "millpond-webhook", false) => &["millpond-core"],
         ("millpond", false) => &["millpond-core", "millpond-engine", "millpond-sqlite"],
-        // The facade is all that the program needs; what it lacks belongs there.
+        // The facade, and of core what only somebody who operates needs: what it knows of is no promise to users.
         ("millpond-cli", false) => &["millpond", "millpond-core", "millpond-webhook"],
         // It drives the real engine, so that a contract holds for what runs and not for a model of it.
         ("millpond-testkit", false) => &["millpond-core", "millpond-engine"],
