@@ -134,8 +134,8 @@ select id, queue_id, kind, redriven_as from millpond_dead_letter where message_i
 delete from millpond_dead_letter where message_id = ?1;
 
 -- name: event_add_redriven
-insert into millpond_event (message_id, queue_id, kind, reason, attempt, releases, at, retry_of)
-values (?1, ?2, ?3, ?4, 0, 0, ?5, ?6);
+insert into millpond_event (message_id, queue_id, kind, reason, attempt, releases, at, retry_of, name)
+values (?1, ?2, ?3, ?4, 0, 0, ?5, ?6, ?7);
 
 -- name: event_add_bulk
 -- Many messages in one row; it has no id of one: the empty one stands for that.

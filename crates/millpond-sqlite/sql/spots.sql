@@ -21,15 +21,21 @@ where partition = ?1 and to_offset >= ?2
 order by to_offset limit 1;
 
 -- name: spot_left
--- Whether a message has a row that came after one of the log. Served by the unique indexes of outbox and dead letters,
--- and by millpond_log_message.
+-- Whether a message has a row that came after one of the log, or ended there without being done. Served by the unique
+-- indexes of outbox and dead letters, by millpond_log_message and millpond_event_message; the one row by its primary key.
 select exists (select 1 from millpond_outbox where message_id = ?1)
        or exists (select 1 from millpond_dead_letter where message_id = ?1)
        or exists (select 1 from millpond_log l
                   where l.message_id = ?1 and l.via_outbox = 1
                         and l.published_at >= (select o.published_at from millpond_log o
                                                where o.partition = ?2 and o.log_offset = ?3)
-                        and (l.partition != ?2 or l.log_offset > ?3));
+                        and (l.partition != ?2 or l.log_offset > ?3))
+       or exists (select 1 from millpond_event e
+                  where e.message_id = ?1
+                        and (e.kind = 'DLQ'
+                             or (e.kind in ('RETRY', 'RECOVER')
+                                 and e.attempt + e.releases > (select o.attempt + o.releases from millpond_log o
+                                                               where o.partition = ?2 and o.log_offset = ?3))));
 
 -- name: outbox_spots
 -- Served by millpond_outbox_sent, which is its order.

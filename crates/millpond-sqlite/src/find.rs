@@ -126,6 +126,7 @@ pub(crate) fn message_view(conn: &Connection, now: Timestamp, id: MessageId) -> 
     let Some(mut view) = view else { return Ok(None) };
     view.events = events(conn, &view, first.as_deref(), &deliveries)?;
     died_all_the_same(&mut view);
+    dropped_while_it_waited(&mut view);
     let mut old = conn.prepare_cached(sql("dead_letter_before"))?;
     let old: Option<uuid::Uuid> = old.query_row([id.0], |row| row.get(0)).optional()?;
     view.retry_of = old.map(MessageId).or_else(|| view.events.iter().find_map(|event| event.retry_of));
@@ -148,6 +149,21 @@ fn died_all_the_same(view: &mut MessageView) {
     view.since = Some(death.at);
     view.attempt = death.attempt;
     view.reason.clone_from(&death.reason);
+}
+
+/// A message that went back and waits no more, though no later row is there, was dropped from the outbox by a purge,
+/// whose event names no message.
+fn dropped_while_it_waited(view: &mut MessageView) {
+    let delivery = view.attempt.saturating_add(view.releases);
+    let went_back = |event: &EventView| {
+        matches!(event.kind, EventKind::Retry | EventKind::Recover) && event.delivery == delivery
+    };
+    if view.state != State::Done || !view.events.iter().any(went_back) {
+        return;
+    }
+    view.state = State::of(Place::Dead { reason: DropReason::Purged });
+    view.since = None;
+    view.reason = Some(DropReason::Purged.as_str().to_owned());
 }
 
 /// A row of the log, and what became of it.
@@ -251,7 +267,11 @@ fn delivery(conn: &Connection, now: Timestamp, row: LogRow) -> Tried<Delivery> {
     let mut claim_top = conn.prepare_cached(sql("claim_top"))?;
     let cursor = claim_top.query_row(top, |found| found.get::<_, i64>(0)).optional()?.unwrap_or(-1);
     if cursor < row.offset {
-        return Ok(Delivery { row, place: Place::Ahead, cursor, run: None });
+        // The lease that reaches the mark passes it by, whatever became of its dead letter.
+        let key = params![row.subscription, row.partition, row.offset];
+        let marked = conn.prepare_cached(sql("cancel_of_message"))?.exists(key)?;
+        let place = if marked { Place::Dead { reason: DropReason::Cancelled } } else { Place::Ahead };
+        return Ok(Delivery { row, place, cursor, run: None });
     }
     if let Some((run, settled)) = live_run(conn, now, &row)? {
         let place = if settled { Place::Passed } else { Place::Claimed };

@@ -79,6 +79,7 @@ impl Tx<'_> {
             "redrive",
             self.now.as_micros(),
             id.0,
+            kind,
         ])?;
         self.count(queue, kind.as_deref(), |counts| counts.sent += 1);
         Ok(Changed::Done)

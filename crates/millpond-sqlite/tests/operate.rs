@@ -9,6 +9,7 @@ use std::time::Duration;
 use millpond_core::error::Code;
 use millpond_core::message::{Due, MessageId, NewMessage, Offset, Token};
 use millpond_core::pick::Lane;
+use millpond_core::query::Query;
 use millpond_core::queue::QueueSettings;
 use millpond_core::reason::{Back, DropReason, Failure};
 use millpond_core::settle::Settlement;
@@ -18,7 +19,7 @@ use millpond_core::store::{
     Queue, Redrive, Renewal, Renewed, SettleClaim, SettleItem, Settled, Stored, TakeOver,
 };
 use millpond_core::time::Timestamp;
-use millpond_core::view::{MessageView, QueueView, Scope, Wish, WorkerFacts};
+use millpond_core::view::{Count, Find, MessageView, QueueView, Scope, Wish, WorkerFacts};
 use millpond_sqlite::{Options, SqliteStore};
 use rusqlite::Connection;
 use serde_json::json;
@@ -220,6 +221,13 @@ impl Fixture {
 
     async fn look(&self, id: MessageId) -> MessageView {
         self.store.message(id).await.unwrap().unwrap()
+    }
+
+    /// Everything that the list of messages has.
+    async fn listed(&self) -> Vec<MessageId> {
+        let find =
+            Find { query: Query::default(), after: None, rows_max: 100, bodies: false, count: Count::No };
+        self.store.messages(find).await.unwrap().items.iter().map(|row| row.id).collect()
     }
 
     async fn purge(&self, rows_max: usize) -> Purged {
@@ -607,6 +615,17 @@ async fn a_redrive_is_a_new_life_once_and_where_it_is_wanted() {
 }
 
 #[tokio::test]
+async fn a_new_life_begins_under_the_name_of_its_work() {
+    let store = fixture().await;
+    let id = store.send(1).await[0];
+    store.raw().execute("update millpond_log set kind = 'mail.welcome'", []).unwrap();
+    store.cancel(&[id]).await;
+    let new = redrive(&store, id).await;
+    let names: Vec<String> = store.look(new).await.events.into_iter().map(|event| event.name).collect();
+    assert_eq!(names, ["mail.welcome"]);
+}
+
+#[tokio::test]
 async fn a_dead_letter_that_is_removed_is_gone() {
     let store = fixture().await;
     let ids = store.send(2).await;
@@ -618,6 +637,39 @@ async fn a_dead_letter_that_is_removed_is_gone() {
     assert_eq!(store.leased_ids(9).await, ids[1..]);
     assert_eq!(store.look(ids[0]).await.state, State::Cancelled);
     assert_eq!(store.cancel(&ids[..1]).await, [Changed::AlreadySettled]);
+}
+
+#[tokio::test]
+async fn a_cancelled_message_stays_cancelled_when_its_dead_letter_is_removed() {
+    let store = fixture().await;
+    let ids = store.send(2).await;
+    store.cancel(&ids).await;
+    store.store.remove_dead_letters(ids.clone(), act("dead-letter remove")).await.unwrap();
+    // No lease has passed them yet.
+    assert_eq!(store.look(ids[0]).await.state, State::Cancelled);
+    assert_eq!(store.cancel(&ids[..1]).await, [Changed::AlreadySettled]);
+    assert_eq!(store.ask("select count(*) from millpond_event where kind = 'DLQ'"), 2);
+    assert_eq!(store.ask("select sum(dead) from millpond_stat"), 2);
+    // Now one has; it leaves no history, so nothing is kept of them but their events.
+    store.nothing_ready().await;
+    assert_eq!(store.look(ids[0]).await.state, State::Cancelled);
+    assert!(store.listed().await.is_empty(), "neither is done");
+}
+
+#[tokio::test]
+async fn a_message_that_is_purged_while_it_waits_for_a_retry_is_not_done() {
+    for events in ["all", "failures"] {
+        let store = fixture().await;
+        store.change("events", Some(json!(events))).await.unwrap();
+        let ids = store.send(2).await;
+        let claim = store.lease(2).await;
+        store.end_all(&claim, failed()).await;
+        assert_eq!(store.purge(9).await, Purged { messages: 2, more: false });
+        let view = store.look(ids[0]).await;
+        assert_eq!((view.state, view.reason.as_deref()), (State::Dead, Some("purged")), "{events}");
+        assert_eq!(store.cancel(&ids[..1]).await, [Changed::AlreadySettled]);
+        assert!(store.listed().await.is_empty(), "neither is done: {events}");
+    }
 }
 
 #[tokio::test]
