@@ -1,6 +1,6 @@
 //! Who changes something: what the audit is told.
 
-use millpond_core::store::Act;
+use millpond::Act;
 
 /// Characters of a reason.
 const REASON_CHARS_MAX: usize = 2_000;

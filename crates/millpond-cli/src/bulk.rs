@@ -12,16 +12,17 @@ mod search;
 use std::process::ExitCode;
 
 use millpond::query::{Field, Subject};
-use millpond::{Code, Error, MessageId, Pond};
-use millpond_core::store::Changed;
+use millpond::{Changed, Code, Error, MessageId, Pond};
 
 use crate::Context;
 use crate::exit::{Done, Exit, Failure};
 use crate::filter::Chosen;
 use crate::interrupt::{Interrupt, interrupted};
+use crate::output::counted;
 use crate::progress::Progress;
 pub(crate) use confirm::{ask, ask_for_name};
 use outcome::Outcome;
+pub(crate) use outcome::stopped_short;
 use preview::Preview;
 
 /// Rows that are changed in one transaction.
@@ -70,7 +71,7 @@ pub(crate) struct Action<'a> {
 impl Action<'_> {
     /// `1 dead letter`, `2 dead letters`.
     pub(crate) fn count(&self, count: u64) -> String {
-        if count == 1 { format!("1 {}", self.one) } else { format!("{count} {}s", self.one) }
+        counted(count, self.one)
     }
 }
 

@@ -9,7 +9,7 @@ use millpond_core::hints::{coarse, is_live};
 use serde::Serialize;
 
 use crate::exit::{Done, Exit, Failure};
-use crate::{Context, codes, instant, open};
+use crate::{Context, codes, instant, open, span};
 
 /// How long the store may take to open and to answer, together.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
@@ -101,7 +101,7 @@ fn work_is_done(now: Timestamp, workers: &[WorkerView]) -> Check {
         name: "workers",
         ok,
         text,
-        age_ms: age.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
+        age_ms: age.map(span::millis),
     };
     let beat = |workers: &mut dyn Iterator<Item = &WorkerView>| workers.map(|worker| worker.seen_at).max();
     let live = workers.iter().filter(|worker| is_live(worker, now)).count();

@@ -11,7 +11,7 @@ use millpond::{Code, Error, MessageId};
 use crate::exit::Done;
 use crate::{Context, open};
 use shown::Shown;
-pub(crate) use shown::{Body, Event};
+pub(crate) use shown::{Body, Event, Sent};
 
 /// What can be done with messages.
 #[derive(Debug, clap::Subcommand)]

@@ -40,29 +40,11 @@ Examples:
   millpond outbox remove 'queue:mail due:>+1d' --expect 40
   millpond outbox remove 0192c5d2-7b1e-7c4e-9d39-1f7b2f6c1a10";
 
-const RETRY: Action<'_> = Action {
-    verb: "outbox retry",
-    subject: Subject::Outbox,
-    states: &[],
-    infinitive: "retry",
-    past: "made due:",
-    doing: "making due",
-    one: "message",
-    runs: true,
-    to: None,
-};
+const RETRY: Action<'_> =
+    Action { verb: "outbox retry", subject: Subject::Outbox, states: &[], ..change::RETRY };
 
-const REMOVE: Action<'_> = Action {
-    verb: "outbox remove",
-    subject: Subject::Outbox,
-    states: &[],
-    infinitive: "cancel",
-    past: "cancelled",
-    doing: "cancelling",
-    one: "message",
-    runs: false,
-    to: None,
-};
+const REMOVE: Action<'_> =
+    Action { verb: "outbox remove", subject: Subject::Outbox, states: &[], ..change::CANCEL };
 
 /// Runs a verb.
 pub(crate) async fn run(verb: Verb, context: &Context) -> Done {

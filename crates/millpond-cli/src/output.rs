@@ -262,6 +262,11 @@ impl Output {
 /// The times of machines.
 const UTC: Times = Times { zone: None };
 
+/// `1 message`, `2 messages`.
+pub(crate) fn counted(count: u64, thing: &str) -> String {
+    if count == 1 { format!("1 {thing}") } else { format!("{count} {thing}s") }
+}
+
 /// Says something on stderr: it is no data.
 pub(crate) fn note(text: &str) -> io::Result<()> {
     if text.is_empty() { Ok(()) } else { writeln!(io::stderr().lock(), "{text}") }
@@ -269,12 +274,15 @@ pub(crate) fn note(text: &str) -> io::Result<()> {
 
 /// A text that cannot move the cursor, change colours or reorder what stands beside it.
 pub(crate) fn clean(text: &str) -> String {
+    clean_but_for(text, |_| false)
+}
+
+fn clean_but_for(text: &str, stays: fn(char) -> bool) -> String {
     let mut cleaned = String::with_capacity(text.len());
     for character in text.chars() {
-        if character.is_control() || turns(character) {
-            cleaned.extend(character.escape_default());
-        } else {
-            cleaned.push(character);
+        match !stays(character) && (character.is_control() || turns(character)) {
+            true => cleaned.extend(character.escape_default()),
+            false => cleaned.push(character),
         }
     }
     cleaned
@@ -426,7 +434,7 @@ fn csv_line(text: &mut String, cells: impl Iterator<Item = String>) {
             text.push(',');
         }
         let cell = if cell.starts_with(['=', '+', '-', '@', '\t', '\r']) { format!("'{cell}") } else { cell };
-        let cell = without_cursor_moves(&cell);
+        let cell = clean_but_for(&cell, |character| matches!(character, '\n' | '\t'));
         if cell.contains([',', '"', '\n', '\r']) {
             text.push_str(&format!("\"{}\"", cell.replace('"', "\"\"")));
         } else {
@@ -434,18 +442,6 @@ fn csv_line(text: &mut String, cells: impl Iterator<Item = String>) {
         }
     }
     text.push('\n');
-}
-
-fn without_cursor_moves(cell: &str) -> String {
-    let stays = |character| matches!(character, '\n' | '\t');
-    let mut text = String::with_capacity(cell.len());
-    for character in cell.chars() {
-        match !stays(character) && (character.is_control() || turns(character)) {
-            true => text.extend(character.escape_default()),
-            false => text.push(character),
-        }
-    }
-    text
 }
 
 /// One thing as CSV: a line for each of its fields.

@@ -79,8 +79,9 @@ async fn list(args: ListArgs, context: &Context) -> Done {
 
 async fn show(args: ShowArgs, context: &Context) -> Done {
     let pond = open::existing(context.config.store()).await?;
-    let worker = find(all(&pond).await?, &args.id)?;
-    context.output.one(&worker, &worker.worker_id, |times| worker.text(times))?;
+    let workers = all(&pond).await?;
+    let worker = find(&workers, &args.id)?;
+    context.output.one(worker, &worker.worker_id, |times| worker.text(times))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -93,26 +94,24 @@ async fn all(pond: &Pond) -> Result<Vec<Shown>, Failure> {
 }
 
 /// The worker of this id, or the only one whose id begins like this.
-fn find(mut workers: Vec<Shown>, id: &str) -> Result<Shown, Failure> {
-    if let Some(place) = workers.iter().position(|worker| worker.worker_id == id) {
-        return Ok(workers.swap_remove(place));
+fn find<'a>(workers: &'a [Shown], id: &str) -> Result<&'a Shown, Failure> {
+    if let Some(worker) = workers.iter().find(|worker| worker.worker_id == id) {
+        return Ok(worker);
     }
-    let near = {
-        let known: Vec<&str> = workers.iter().map(|worker| worker.worker_id.as_str()).collect();
-        nearest(id, &known).map(str::to_owned)
-    };
-    workers.retain(|worker| worker.worker_id.starts_with(id));
-    match workers.len() {
-        1 => Ok(workers.remove(0)),
-        0 => {
+    let begins: Vec<&Shown> = workers.iter().filter(|worker| worker.worker_id.starts_with(id)).collect();
+    match begins[..] {
+        [one] => Ok(one),
+        [] => {
+            let known: Vec<&str> = workers.iter().map(|worker| worker.worker_id.as_str()).collect();
             let failure = Failure::new(Exit::NotFound, "not-found", format!("there is no worker `{id}`"));
-            let failure = near.into_iter().fold(failure, |f, near| f.why(format!("did you mean `{near}`?")));
+            let near = nearest(id, &known).into_iter();
+            let failure = near.fold(failure, |failure, near| failure.why(format!("did you mean `{near}`?")));
             Err(failure.advice("`millpond worker list` shows who works"))
         }
-        several => {
-            let tried = format!("{several} workers begin with `{id}`");
-            let shown: Vec<&str> = workers.iter().take(3).map(|worker| worker.worker_id.as_str()).collect();
-            let more = if 3 < several { ", …" } else { "" };
+        _ => {
+            let tried = format!("{} workers begin with `{id}`", begins.len());
+            let shown: Vec<&str> = begins.iter().take(3).map(|worker| worker.worker_id.as_str()).collect();
+            let more = if 3 < begins.len() { ", …" } else { "" };
             Err(Failure::usage(tried).why(shown.join(", ") + more).advice("write more of its id"))
         }
     }

@@ -246,7 +246,7 @@ fn a_worker_hears_of_a_wish_and_a_wish_can_be_taken_back() {
     place.refused(
         "worker restart --all",
         4,
-        "error: refused to restart 1 workers without a confirmation (invalid-parameter)",
+        "error: refused to restart 1 worker without a confirmation (invalid-parameter)",
     );
     let dry = place.json(&format!("worker drain {id} --dry-run"));
     assert_eq!((&dry["count"], &dry["workers"][0]), (&1.into(), &id.as_str().into()));

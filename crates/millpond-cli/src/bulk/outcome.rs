@@ -3,8 +3,7 @@
 use std::process::ExitCode;
 
 use millpond::query::Subject;
-use millpond::{Code, MessageId};
-use millpond_core::store::Changed;
+use millpond::{Changed, Code, MessageId};
 use serde::Serialize;
 
 use super::{Action, One};
@@ -113,7 +112,9 @@ impl Outcome {
         }
         self.print(action, context)?;
         if let Some(why) = self.stopped.take() {
-            return Err(self.stopped_short(action, &why));
+            let tried =
+                format!("{} {} of {}", action.past, self.done + self.asked, action.count(self.matched));
+            return Err(stopped_short(&tried, self.remaining, &why));
         }
         match self.skipped.sum() {
             0 => Ok(ExitCode::SUCCESS),
@@ -139,21 +140,16 @@ impl Outcome {
         }
         Ok(())
     }
+}
 
-    fn stopped_short(&self, action: &Action<'_>, why: &Failure) -> Failure {
-        let tried = format!(
-            "{} {} of {}, then stopped",
-            action.past,
-            self.done + self.asked,
-            action.count(self.matched)
-        );
-        let code = why.code();
-        let exit = if code == "interrupted" { Exit::Interrupted } else { Exit::Partly };
-        let why = (exit == Exit::Partly).then(|| why.to_string().lines().collect::<Vec<_>>().join("; "));
-        let why = why.unwrap_or_else(|| "by a signal, between two transactions".to_owned());
-        let failure = Failure::new(exit, code, tried).why(why);
-        failure.advice(format!("repeat it for the {} that are left: none is done twice", self.remaining))
-    }
+/// The end of a change that was stopped between two transactions. `done`: `purged 500 of 1200 messages`.
+pub(crate) fn stopped_short(done: &str, left: u64, why: &Failure) -> Failure {
+    let (exit, cause) = match why.code() {
+        "interrupted" => (Exit::Interrupted, "by a signal, between two transactions".to_owned()),
+        _ => (Exit::Partly, why.to_string().lines().collect::<Vec<_>>().join("; ")),
+    };
+    let failure = Failure::new(exit, why.code(), format!("{done}, then stopped")).why(cause);
+    failure.advice(format!("repeat it for the {left} that are left: none is done twice"))
 }
 
 /// The error where rows were named and nothing could be done to any of them.

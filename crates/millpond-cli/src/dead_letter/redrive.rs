@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use millpond::query::Subject;
-use millpond::{Code, Due, Error, IdSource};
-use millpond_core::store::{QueueId, Redrive};
+use millpond::{Code, Due, Error, IdSource, Redrive};
+use millpond_core::store::QueueId;
 
 use super::Letters;
 use crate::act::{Because, act};

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use millpond::text::format_duration;
 use millpond::view::EventView;
 use millpond::{MessageId, Timestamp};
 use serde::Serialize;
 
-use crate::instant;
 use crate::output::{Column, Times};
+use crate::{instant, span};
 
 /// An entry, in the words of the HTTP API.
 #[derive(Debug, Serialize)]
@@ -50,7 +49,7 @@ impl From<EventView> for Entry {
             max_attempts: None,
             count: view.count,
             worker_id: view.worker,
-            duration_ms: view.run.map(|run| u64::try_from(run.as_millis()).unwrap_or(u64::MAX)),
+            duration_ms: view.run.map(span::millis),
             error_summary: view.error,
             trace_id: None,
             batch_id: None,
@@ -75,7 +74,7 @@ pub(super) const COLUMNS: [Column<Entry>; 9] = [
 
 impl Entry {
     fn run(&self) -> String {
-        self.duration_ms.map(|ms| format_duration(Duration::from_millis(ms))).unwrap_or_default()
+        span::short_if(self.duration_ms.map(Duration::from_millis))
     }
 
     /// A line for a person who follows.

@@ -4,14 +4,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use millpond::Timestamp;
-use millpond::text::format_duration;
 use millpond::view::{Tallies, Tally};
 use serde::Serialize;
 
 use crate::exit::Done;
 use crate::output::Column;
 use crate::trend::{MINUTE, minute};
-use crate::{Context, instant, open, queue};
+use crate::{Context, instant, open, queue, span};
 
 /// Of what.
 #[derive(Debug, clap::Args)]
@@ -58,15 +57,13 @@ const COLUMNS: [Column<Minute>; 8] = [
     Column::new("retry", |row, _| row.retry.to_string()),
     Column::new("dlq", |row, _| row.dlq.to_string()),
     Column::new("recover", |row, _| row.recover.to_string()),
-    Column::new("run", |row, _| {
-        row.run_ms.map(|ms| format_duration(Duration::from_millis(ms))).unwrap_or_default()
-    }),
+    Column::new("run", |row, _| span::short_if(row.run_ms.map(Duration::from_millis))),
 ];
 
 impl From<Tally> for Minute {
     fn from(tally: Tally) -> Self {
         let ended = tally.done + tally.retried + tally.dead;
-        let run = u64::try_from(tally.run.as_millis()).unwrap_or(u64::MAX);
+        let run = span::millis(tally.run);
         Self {
             at: tally.at,
             enqueue: tally.sent,

@@ -1,6 +1,8 @@
 //! `millpond message retry` and `millpond message cancel`.
 
 use millpond::query::Subject;
+use millpond::{Act, Changed, MessageId, Store};
+use millpond_core::store::BoxFuture;
 
 use crate::act::{Reason, act};
 use crate::bulk::{Action, One, Part, Sure};
@@ -36,7 +38,7 @@ Examples:
   millpond message cancel 'queue:mail key:customer:8*' --dry-run
   millpond message cancel 'queue:mail sent:<2026-11-30' --expect 40 --reason 'sent by mistake'";
 
-const RETRY: Action<'_> = Action {
+pub(crate) const RETRY: Action<'_> = Action {
     verb: "message retry",
     subject: Subject::Message,
     states: &["scheduled", "retrying"],
@@ -48,7 +50,7 @@ const RETRY: Action<'_> = Action {
     to: None,
 };
 
-const CANCEL: Action<'_> = Action {
+pub(crate) const CANCEL: Action<'_> = Action {
     verb: "message cancel",
     subject: Subject::Message,
     states: &["scheduled", "retrying", "ready", "leased"],
@@ -72,27 +74,24 @@ pub(super) async fn cancel(args: Args, context: &Context) -> Done {
 
 /// Makes what is chosen due.
 pub(crate) async fn hasten(action: &Action<'_>, args: Args, context: &Context) -> Done {
-    let Args { filter, sure, reason } = args;
-    let pond = open::to_write(context.config.store()).await?;
-    let chosen = filter.read(action.subject, None, &pond, context).await?;
-    let (act, store) = (act(action.verb, chosen.object(), reason.reason), pond.store());
-    let change = async |part: Part<'_>| {
-        let changed = store.hasten(part.ids.to_vec(), act.clone()).await?;
-        Ok(changed.into_iter().map(One::from).collect())
-    };
-    let done = bulk::run(action, chosen, &sure, &pond, context, change).await;
-    pond.close().await;
-    done
+    run(action, |store, ids, act| store.hasten(ids, act), args, context).await
 }
 
 /// Cancels what is chosen.
 pub(crate) async fn take_out(action: &Action<'_>, args: Args, context: &Context) -> Done {
+    run(action, |store, ids, act| store.cancel(ids, act), args, context).await
+}
+
+/// A verb of a store over ids.
+type Change = for<'a> fn(&'a dyn Store, Vec<MessageId>, Act) -> BoxFuture<'a, millpond::Result<Vec<Changed>>>;
+
+async fn run(action: &Action<'_>, change: Change, args: Args, context: &Context) -> Done {
     let Args { filter, sure, reason } = args;
     let pond = open::to_write(context.config.store()).await?;
     let chosen = filter.read(action.subject, None, &pond, context).await?;
-    let (act, store) = (act(action.verb, chosen.object(), reason.reason), pond.store());
+    let (act, store) = (act(action.verb, chosen.object(), reason.reason), pond.store().as_ref());
     let change = async |part: Part<'_>| {
-        let changed = store.cancel(part.ids.to_vec(), act.clone()).await?;
+        let changed = change(store, part.ids.to_vec(), act.clone()).await?;
         Ok(changed.into_iter().map(One::from).collect())
     };
     let done = bulk::run(action, chosen, &sure, &pond, context, change).await;

@@ -6,9 +6,8 @@ use millpond::query::Subject;
 use millpond::view::MessageRow;
 use millpond::{MessageId, Timestamp};
 use serde::Serialize;
-use serde_json::Value;
 
-use super::Body;
+use super::Sent;
 use crate::exit::Done;
 use crate::filter::Filter;
 use crate::output::{Column, Times};
@@ -67,16 +66,6 @@ pub(crate) struct Row {
     sent: Option<Sent>,
 }
 
-/// What was sent, where it was asked for.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Sent {
-    headers: Value,
-    content_type: String,
-    #[serde(flatten)]
-    body: Body,
-}
-
 /// The columns of a list.
 pub(crate) const COLUMNS: [Column<Row>; 11] = [
     Column::new("id", |row, _| row.id.to_string()),
@@ -99,11 +88,7 @@ fn span(ms: Option<u64>) -> String {
 impl Row {
     /// As a store found it.
     pub(crate) fn new(row: MessageRow, bodies: bool) -> Self {
-        let sent = bodies.then(|| Sent {
-            headers: row.headers,
-            body: Body::of(&row.content_type, row.body),
-            content_type: row.content_type,
-        });
+        let sent = bodies.then(|| Sent::of(row.headers, row.content_type, row.body));
         Self {
             id: row.id,
             queue: row.queue,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use millpond::view::{EventView, MessageView};
 use millpond::{MessageId, Timestamp};
 use serde::Serialize;
@@ -64,6 +66,16 @@ pub(crate) enum Body {
     Base64(String),
 }
 
+/// What was sent, in a list of which it was asked for.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Sent {
+    headers: Value,
+    content_type: String,
+    #[serde(flatten)]
+    pub(crate) body: Body,
+}
+
 /// An entry of the run log, in the words of the HTTP API.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -101,7 +113,7 @@ impl Body {
     pub(crate) fn of(content_type: &str, bytes: Vec<u8>) -> Self {
         let text = match String::from_utf8(bytes) {
             Ok(text) => text,
-            Err(error) => return Self::Base64(base64(error.as_bytes())),
+            Err(error) => return Self::Base64(BASE64_STANDARD.encode(error.as_bytes())),
         };
         if !content_type.contains("json") {
             return Self::Text(text);
@@ -121,6 +133,13 @@ impl Body {
             Self::Base64(bytes) => return format!("(not text, base64) {}", cut(bytes)),
         };
         clean(&cut(text))
+    }
+}
+
+impl Sent {
+    /// As a store found it.
+    pub(crate) fn of(headers: Value, content_type: String, body: Vec<u8>) -> Self {
+        Self { headers, body: Body::of(&content_type, body), content_type }
     }
 }
 
@@ -222,34 +241,9 @@ fn cut(text: &str) -> String {
     }
 }
 
-/// RFC 4648, with padding.
-fn base64(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for three in bytes.chunks(3) {
-        let bits =
-            three.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
-        for place in 0..4 {
-            let letter = LETTERS[(bits >> (18 - 6 * place) & 63) as usize];
-            text.push(if place <= three.len() { char::from(letter) } else { '=' });
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn base64_as_in_its_rfc() {
-        for (bytes, text) in
-            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")]
-        {
-            assert_eq!(base64(bytes.as_bytes()), text);
-        }
-        assert_eq!(base64(&[0xff, 0xfe]), "//4=");
-    }
 
     #[track_caller]
     fn check(content_type: &str, bytes: &[u8], json: &str) {

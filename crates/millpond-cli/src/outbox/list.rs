@@ -6,11 +6,10 @@ use millpond::query::Subject;
 use millpond::view::OutboxRow;
 use millpond::{MessageId, Timestamp};
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::exit::Done;
 use crate::filter::Filter;
-use crate::message::Body;
+use crate::message::Sent;
 use crate::output::Column;
 use crate::paging::{Paging, page_of, say_what_is_missing};
 use crate::{Context, instant, open};
@@ -58,16 +57,6 @@ struct Shown {
     sent: Option<Sent>,
 }
 
-/// What was sent, where it was asked for.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Sent {
-    headers: Value,
-    content_type: String,
-    #[serde(flatten)]
-    body: Body,
-}
-
 const COLUMNS: [Column<Shown>; 8] = [
     Column::new("id", |row, _| row.id.to_string()),
     Column::text("queue", |row, _| row.queue.clone()),
@@ -93,11 +82,7 @@ pub(super) async fn run(args: Args, context: &Context) -> Done {
 }
 
 fn shown(row: OutboxRow, bodies: bool) -> Shown {
-    let sent = bodies.then(|| Sent {
-        headers: row.headers,
-        body: Body::of(&row.content_type, row.body),
-        content_type: row.content_type,
-    });
+    let sent = bodies.then(|| Sent::of(row.headers, row.content_type, row.body));
     Shown {
         id: row.id,
         queue: row.queue,

@@ -18,7 +18,8 @@ use super::lines::{Line, Lines, Stop};
 use super::send::Options;
 use crate::Context;
 use crate::exit::{Done, Exit, Failure, exit_of};
-use crate::output::note;
+use crate::interrupt::Interrupt;
+use crate::output::{counted, note};
 use crate::progress::Progress as Bar;
 
 /// How far it is.
@@ -57,7 +58,8 @@ pub(super) async fn run(
     let bar = Bar::bytes(length, "sending");
     let mut shown = 0;
     let progress = Arc::new(Mutex::new(Progress { through_line: from_line - 1, ..Progress::default() }));
-    tokio::spawn(interrupted(Arc::clone(&progress), context.output.is_json()));
+    // A read of a pipe may last: the signal ends it from beside.
+    tokio::spawn(interrupted(Interrupt::listen()?, Arc::clone(&progress), context.output.is_json()));
     let mut lines = Lines::new(reader, form.line_limit(queue.settings().message_limit()), from_line);
     loop {
         let batch = match lines.batch() {
@@ -184,14 +186,12 @@ fn go_on(first: &str, progress: Progress) -> String {
 }
 
 fn messages(count: u64) -> String {
-    if count == 1 { "1 message".to_owned() } else { format!("{count} messages") }
+    counted(count, "message")
 }
 
 /// Ends the process at a signal, once the batch under way is stored or refused.
-async fn interrupted(progress: Arc<Mutex<Progress>>, json: bool) {
-    if tokio::signal::ctrl_c().await.is_err() {
-        return;
-    }
+async fn interrupted(interrupt: Interrupt, progress: Arc<Mutex<Progress>>, json: bool) {
+    interrupt.asked().await;
     let progress = progress.lock().await;
     let failure = Failure::new(Exit::Interrupted, "interrupted", "interrupted");
     failure.why(so_far(*progress)).advice(go_on("continue", *progress)).report(json);

@@ -2,15 +2,15 @@
 
 use std::process::ExitCode;
 
-use millpond::{Code, Error, Pond};
-use millpond_core::store::Act;
+use millpond::{Act, Code, Error, Pond};
 use serde::Serialize;
 
 use super::look_at;
 use crate::act::{Reason, act};
-use crate::bulk::{TRANSACTION_ROWS_MAX, ask_for_name};
-use crate::exit::{Done, Exit, Failure};
+use crate::bulk::{TRANSACTION_ROWS_MAX, ask_for_name, stopped_short};
+use crate::exit::{Done, Failure};
 use crate::interrupt::{Interrupt, interrupted};
+use crate::output::counted;
 use crate::progress::Progress;
 use crate::{Context, open};
 
@@ -91,7 +91,9 @@ pub(super) async fn run(args: Args, context: &Context) -> Done {
     };
     say(&answer, context)?;
     pond.close().await;
-    stopped.map_or(Ok(ExitCode::SUCCESS), |why| Err(stopped_short(&answer, &why)))
+    let Some(why) = stopped else { return Ok(ExitCode::SUCCESS) };
+    let tried = format!("purged {} of {}", answer.purged, messages(answer.matched));
+    Err(stopped_short(&tried, answer.remaining, &why))
 }
 
 /// Drops as many as were counted: those that come meanwhile are not meant. Answers what ended it early.
@@ -121,20 +123,6 @@ async fn drop_all(pond: &Pond, answer: &mut Answer, act: &Act) -> Result<Option<
     Ok(None)
 }
 
-fn stopped_short(answer: &Answer, why: &Failure) -> Failure {
-    let tried = format!("purged {} of {}, then stopped", answer.purged, messages(answer.matched));
-    let advice = format!("repeat it for the {} that are left", answer.remaining);
-    match why.code() {
-        "interrupted" => Failure::new(Exit::Interrupted, "interrupted", tried)
-            .why("by a signal, between two transactions")
-            .advice(advice),
-        code => {
-            let why = why.to_string().lines().collect::<Vec<_>>().join("; ");
-            Failure::new(Exit::Partly, code, tried).why(why).advice(advice)
-        }
-    }
-}
-
 fn say(answer: &Answer, context: &Context) -> Result<(), Failure> {
     let Answer { name, matched, purged, ready, scheduled, retrying, leased, dry_run, .. } = answer;
     context.output.one(answer, name, |_| {
@@ -152,5 +140,5 @@ fn say(answer: &Answer, context: &Context) -> Result<(), Failure> {
 }
 
 fn messages(count: u64) -> String {
-    if count == 1 { "1 message".to_owned() } else { format!("{count} messages") }
+    counted(count, "message")
 }

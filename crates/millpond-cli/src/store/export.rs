@@ -19,7 +19,7 @@ use serde_json::value::RawValue;
 use tempfile::NamedTempFile;
 
 use crate::exit::{Done, Exit, Failure};
-use crate::output::note;
+use crate::output::{counted, note};
 use crate::progress::Progress;
 use crate::{Context, instant, open, queue};
 
@@ -187,9 +187,8 @@ pub(super) async fn run(args: Args, context: &Context) -> Done {
         None => spool.copy(&mut io::stdout().lock())?,
         Some(path) => write_whole(path, spool).map_err(|error| unwritable(to, &error))?,
     }
-    let (what, one) =
-        if args.dead_letters { ("dead letters", "dead letter") } else { ("messages", "message") };
-    note(&format!("{lines} {} exported", if lines == 1 { one } else { what }))?;
+    let what = if args.dead_letters { "dead letter" } else { "message" };
+    note(&format!("{} exported", counted(lines, what)))?;
     Ok(ExitCode::SUCCESS)
 }
 

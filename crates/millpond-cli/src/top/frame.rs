@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::instant;
 use crate::output::Column;
+use crate::span::millis;
 
 /// A reading that takes longer is said to.
 const SLOW: Duration = Duration::from_millis(250);
@@ -299,10 +300,6 @@ fn totals(queues: &[QueueRow], workers: &[WorkerRow]) -> Totals {
         busy: live().map(|worker| worker.busy).sum(),
         stuck: live().map(|worker| worker.stuck).sum(),
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use millpond_core::hints::coarse;
 use super::Args;
 use super::frame::{Frame, QueueRow, Sort, WorkerRow};
 use crate::instant;
-use crate::output::clean;
+use crate::output::{clean, counted};
 
 /// Lines of workers at least, where there are so many.
 const WORKERS_MIN: usize = 4;
@@ -154,7 +154,7 @@ fn of_queues(frame: &Frame) -> String {
     let totals = &frame.totals;
     format!(
         "{}: {} ready, {} leased, {} waiting, {} dead, {} in, {} out",
-        counted(totals.queues, "queue"),
+        counted(totals.queues as u64, "queue"),
         totals.ready,
         totals.leased,
         totals.waiting,
@@ -170,11 +170,12 @@ fn of_workers(frame: &Frame) -> String {
         return "no live workers".to_owned();
     }
     let stuck = if 0 < totals.stuck { format!(", {} stuck", totals.stuck) } else { String::new() };
-    format!("{}: {} of {} slots busy{stuck}", counted(totals.workers, "worker"), totals.busy, totals.slots)
-}
-
-fn counted(count: usize, thing: &str) -> String {
-    if count == 1 { format!("1 {thing}") } else { format!("{count} {thing}s") }
+    format!(
+        "{}: {} of {} slots busy{stuck}",
+        counted(totals.workers as u64, "worker"),
+        totals.busy,
+        totals.slots
+    )
 }
 
 fn rate(rate: Option<f64>) -> String {

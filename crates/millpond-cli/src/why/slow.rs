@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::instant;
 use super::rates::{Rate, shown};
 use crate::paste::Paste;
+use crate::span::millis;
 
 /// A ready message that waits less than this is no sign of slowness: workers poll each half second.
 const AGE_FINE: Duration = Duration::from_secs(2);
@@ -289,10 +290,6 @@ fn limit_reached(facts: &Facts<'_>, slots: &Slots) -> Option<u32> {
 fn pace(facts: &Facts<'_>) -> String {
     let Some([minute, ..]) = facts.rates else { return String::new() };
     format!(", {} arrive and {} end", shown(minute.arrived_per_second), shown(minute.ended_per_second))
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Slow {

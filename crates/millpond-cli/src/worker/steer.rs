@@ -6,11 +6,12 @@ use millpond::Pond;
 use millpond::view::Wish;
 use serde::Serialize;
 
-use super::view::{Shown, State};
+use super::view::State;
 use super::{all, find};
 use crate::act::{Reason, act};
 use crate::bulk::ask;
 use crate::exit::{Done, Exit, Failure};
+use crate::output::counted;
 use crate::{Context, open};
 
 /// Which workers.
@@ -87,7 +88,7 @@ async fn run(wish: Wish, verb: &str, args: Args, context: &Context) -> Done {
     } else {
         if everybody && !yes && !told.workers.is_empty() {
             let count = told.workers.len() as u64;
-            ask(&format!("{} {count} workers", wish.as_str()), "", count)?;
+            ask(&format!("{} {}", wish.as_str(), counted(count, "worker")), "", count)?;
         }
         let names: Vec<Option<String>> = match everybody {
             true => vec![None],
@@ -110,13 +111,13 @@ async fn chosen(pond: &Pond, ids: &[String]) -> Result<Vec<String>, Failure> {
     let workers = all(pond).await?;
     let mut chosen = Vec::new();
     for id in ids {
-        let worker: Shown = find(all(pond).await?, id)?;
+        let worker = find(&workers, id)?;
         if worker.state != State::Live {
             let tried = format!("worker `{}` does not live", worker.worker_id);
             let failure = Failure::new(Exit::NotFound, "not-found", tried);
             return Err(failure.advice("`millpond worker list --state live` shows who does"));
         }
-        chosen.push(worker.worker_id);
+        chosen.push(worker.worker_id.clone());
     }
     if ids.is_empty() {
         chosen.extend(workers.into_iter().filter(|w| w.state == State::Live).map(|w| w.worker_id));
@@ -131,11 +132,11 @@ fn say(told: &Told, wish: Wish, undo: bool, context: &Context) -> Result<(), Fai
         (Wish::Restart, false) => "to restart",
     };
     context.output.one(told, &told.workers.join("\n"), |_| {
-        let (count, s) = (told.count, if told.count == 1 { "" } else { "s" });
+        let count = counted(told.count, "worker");
         match (told.count, told.dry_run) {
             (0, _) => "no worker lives".to_owned(),
-            (_, true) => format!("would tell {count} worker{s} {what}: {}", told.workers.join(", ")),
-            (_, false) => format!("told {count} worker{s} {what}: {}", told.workers.join(", ")),
+            (_, true) => format!("would tell {count} {what}: {}", told.workers.join(", ")),
+            (_, false) => format!("told {count} {what}: {}", told.workers.join(", ")),
         }
     })?;
     Ok(())
