@@ -7,7 +7,7 @@ use millpond_core::view::AuditLine;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::error::Tried;
-use crate::find::instant;
+use crate::message::instant;
 use crate::sql::sql;
 use crate::writer::Tx;
 

@@ -11,8 +11,8 @@ use millpond_core::state::{Place, State};
 use millpond_core::store::{Act, Changed, ClaimRef, QueueId};
 use rusqlite::{OptionalExtension, Row, params};
 
+use crate::deliveries::{LogPlace, in_log};
 use crate::error::Tried;
-use crate::find::{LogPlace, in_log};
 use crate::settle::cancelled_progress;
 use crate::sql::sql;
 use crate::writer::Tx;

@@ -9,7 +9,7 @@ use rusqlite::{Connection, params};
 use serde_json::{Map, Value};
 
 use crate::error::Tried;
-use crate::find::instant;
+use crate::message::instant;
 use crate::queues::{Stored, overlaid, stored_queue};
 use crate::sql::sql;
 use crate::writer::Tx;

@@ -13,8 +13,8 @@ use rusqlite::{Connection, Row, Statement, named_params, params};
 use uuid::Uuid;
 
 use crate::error::Tried;
-use crate::find::instant;
 use crate::list::{Gather, Mark, after};
+use crate::message::instant;
 use crate::record::{Content, Queues, asks_bodies, asks_headers, instant_value, owned};
 use crate::sql::sql;
 

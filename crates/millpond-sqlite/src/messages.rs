@@ -11,11 +11,13 @@ use millpond_core::view::{Find, Found, MessageRow, MessageView};
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::error::Tried;
-use crate::find::{instant, message_view};
 use crate::list::{Gather, Mark, after};
+use crate::message::{instant, message_view};
+use crate::parts::{Fate, Parts, Run};
 use crate::record::{Content, Queues, asks_bodies, asks_headers, instant_value, owned, span_value};
-use crate::spots::{At, Fate, Parts, Places, Run, Spot, Walk};
+use crate::spots::{At, Spot};
 use crate::sql::sql;
+use crate::walk::{Places, Walk};
 
 /// A message beside what it carries.
 struct Listed {

@@ -11,7 +11,7 @@ use millpond_core::view::{Pause, Scope};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::error::Tried;
-use crate::find::instant;
+use crate::message::instant;
 use crate::queues::stored_queue;
 use crate::sql::sql;
 use crate::writer::Tx;

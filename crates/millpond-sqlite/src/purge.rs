@@ -7,8 +7,8 @@ use millpond_core::reason::{DropReason, EventKind};
 use millpond_core::store::{Act, Purged, QueueId};
 use rusqlite::params;
 
+use crate::deliveries::end_of;
 use crate::error::Tried;
-use crate::find::end_of;
 use crate::settle::RUN_PURGED;
 use crate::sql::sql;
 use crate::writer::Tx;

@@ -8,8 +8,8 @@ use millpond_core::time::Timestamp;
 use rusqlite::types::Value;
 use rusqlite::{Params, Row, named_params, params};
 
+use crate::deliveries::{end_of, published_after};
 use crate::error::Tried;
-use crate::find::{end_of, published_after};
 use crate::queues::stored_queues;
 use crate::sql::sql;
 use crate::writer::Tx;

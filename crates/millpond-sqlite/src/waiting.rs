@@ -7,8 +7,8 @@ use millpond_core::view::{Find, Found, OutboxRow, OutboxSummary};
 use rusqlite::{Connection, Row, named_params, params};
 
 use crate::error::Tried;
-use crate::find::instant;
 use crate::list::{Gather, Mark, after};
+use crate::message::instant;
 use crate::record::{Content, Queues, asks_bodies, asks_headers, instant_value, owned};
 use crate::sql::sql;
 
