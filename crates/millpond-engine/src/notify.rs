@@ -136,11 +136,16 @@ impl Watcher<'_> {
         for notice in notices {
             self.throttle.offer(notice, now);
         }
-        for notice in self.throttle.due(now) {
-            self.tell(&notice).await?;
-        }
         self.seen.until = Some(now);
-        Ok(())
+        let mut told = Ok(());
+        for notice in self.throttle.due(now) {
+            if let Err(error) = self.tell(&notice).await {
+                // What it tells of is not found again: it waits for the next look.
+                self.throttle.put_back(notice);
+                told = Err(error);
+            }
+        }
+        told
     }
 
     async fn dead_letters(&mut self, from: Timestamp) -> Result<Vec<Notice>> {
@@ -162,16 +167,8 @@ impl Watcher<'_> {
         Ok(notice::of_dead_letters(&letters))
     }
 
+    /// The line of the log comes last: a notice that the store did not take is told again.
     async fn tell(&self, notice: &Notice) -> Result<()> {
-        if self.notify.log {
-            let Notice { queue, class, count, held_back, example, error, .. } = notice;
-            let (subject, example) = (notice.subject.as_str(), example.as_deref().unwrap_or(""));
-            let error = error.as_deref().unwrap_or("");
-            tracing::error!(
-                target: "millpond::notify", subject, %queue, %class, count, held_back, example, error, "{}",
-                notice.sentence()
-            );
-        }
         if self.notify.queue {
             notify_queue(self.pond).await?;
             // Several nodes look. The first to tell holds the key of the group, and the others' notices are another
@@ -181,6 +178,15 @@ impl Watcher<'_> {
                 Err(error) if error.code() != Code::DedupConflict => return Err(error),
                 _ => {}
             }
+        }
+        if self.notify.log {
+            let Notice { queue, class, count, held_back, example, error, .. } = notice;
+            let (subject, example) = (notice.subject.as_str(), example.as_deref().unwrap_or(""));
+            let error = error.as_deref().unwrap_or("");
+            tracing::error!(
+                target: "millpond::notify", subject, %queue, %class, count, held_back, example, error, "{}",
+                notice.sentence()
+            );
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use millpond::{Pond, Timestamp};
+use millpond_core::hints::{is_live, knows};
 use serde::Serialize;
 
 use super::Action;
@@ -96,12 +97,11 @@ impl Preview {
     pub(super) async fn look_for_workers(&mut self, pond: &Pond, to: Option<&str>) -> Result<(), Failure> {
         let now = pond.store().now().await?;
         let mut live = pond.store().workers().await?;
-        live.retain(|worker| !worker.stopped && now < worker.lease_until);
+        live.retain(|worker| is_live(worker, now));
         let missing = self.works.iter().filter(|((queue, kind), _)| {
             !live.iter().any(|worker| {
-                let knows =
-                    worker.facts.kinds.is_empty() || worker.facts.kinds.contains(kind) || kind == OTHER;
-                worker.queues.iter().any(|listens| listens == to.unwrap_or(queue)) && knows
+                let listens = worker.queues.iter().any(|listens| listens == to.unwrap_or(queue));
+                listens && (kind == OTHER || knows(worker, kind))
             })
         });
         self.blocked.handler_missing = missing.map(|(_, count)| count).sum();

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use millpond::view::WorkerView;
+use millpond_core::hints::is_live;
 use serde::Serialize;
 
 use super::look_at;
@@ -25,7 +26,6 @@ Examples:
 
 /// Which queue.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  millpond queue show mail\n  millpond queue show mail -o json")]
 pub(crate) struct ShowArgs {
     /// The name of the queue
     name: String,
@@ -55,9 +55,7 @@ pub(super) async fn show(args: ShowArgs, context: &Context) -> Done {
     let pond = open::existing(context.config.store()).await?;
     let view = look_at(&pond, &args.name).await?;
     let now = pond.store().now().await?;
-    let listens = |worker: &WorkerView| {
-        !worker.stopped && now < worker.lease_until && worker.queues.contains(&args.name)
-    };
+    let listens = |worker: &WorkerView| is_live(worker, now) && worker.queues.contains(&args.name);
     let workers = pond.store().workers().await?.into_iter().filter(listens).map(|worker| worker.id).collect();
     let detail = Detail { queue: Shown::new(view, now), workers };
     context.output.one(&detail, &args.name, |times| {

@@ -15,6 +15,7 @@ pub(super) struct Throttle {
     groups: BTreeMap<String, Group>,
 }
 
+#[derive(Default)]
 struct Group {
     told_at: Option<Timestamp>,
     waiting: Option<Notice>,
@@ -38,11 +39,16 @@ impl Throttle {
         } else {
             notice.subject.as_str().to_owned()
         };
-        let group = self.groups.entry(key).or_insert(Group { told_at: None, waiting: None });
+        let group = self.groups.entry(key).or_default();
         group.waiting = Some(match group.waiting.take() {
             Some(earlier) => Notice { held_back: earlier.held_back + earlier.count, ..notice },
             None => notice,
         });
+    }
+
+    /// It was due and could not be told: it may be told at once.
+    pub(super) fn put_back(&mut self, notice: Notice) {
+        self.groups.insert(notice.group(), Group { told_at: None, waiting: Some(notice) });
     }
 
     /// What may be told now.
@@ -94,6 +100,18 @@ mod tests {
         assert_eq!(told(&mut throttle, 299), []);
         assert_eq!(told(&mut throttle, 300), [("mail".to_owned(), 4, 3)], "also when nothing new comes");
         assert_eq!(told(&mut throttle, 900), [], "nothing is told twice");
+    }
+
+    #[test]
+    fn what_could_not_be_told_is_told_at_the_next_look_with_what_came_meanwhile() {
+        let mut throttle = Throttle::new(Duration::from_secs(300));
+        let at = Timestamp::from_secs;
+        throttle.offer(notice("mail", 2), at(0));
+        let due = throttle.due(at(0)).remove(0);
+        throttle.put_back(due);
+        throttle.offer(notice("mail", 1), at(5));
+        assert_eq!(told(&mut throttle, 5), [("mail".to_owned(), 1, 2)]);
+        assert_eq!(told(&mut throttle, 10), []);
     }
 
     #[test]
