@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use millpond_core::MessageId;
 use millpond_core::error::{Code, Result};
-use millpond_core::query::{Field, Query, Term, Test};
+use millpond_core::query::{Field, Query};
 use millpond_core::queue::QueueSettings;
 use millpond_core::store;
 use millpond_core::time::Timestamp;
@@ -149,8 +149,7 @@ impl Watcher<'_> {
     }
 
     async fn dead_letters(&mut self, from: Timestamp) -> Result<Vec<Notice>> {
-        let died = Test::Within(from.as_micros(), i64::MAX);
-        let query = Query::new(vec![Term { field: Field::Died, negated: false, any: vec![died] }]);
+        let query = Query::default().since(Field::Died, from);
         let mut find = Find { query, rows_max: PAGE_ROWS, ..Find::default() };
         let mut letters = Vec::new();
         for _ in 0..PAGES_MAX {

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use millpond::query::{Field, Query, Subject, Term, Test};
+use millpond::query::{Field, Query, Subject};
 use millpond::{Pond, Timestamp};
 
 use super::entry::{COLUMNS, Entry};
@@ -60,15 +60,7 @@ pub(super) async fn read(filter: Filter, pond: &Pond, context: &Context) -> Resu
 /// The same query, of the last 24 hours unless it names a time or a message.
 fn of_window(query: Query, now: Timestamp) -> Query {
     let is_bound = query.asks(|field| matches!(field, Field::At | Field::Id));
-    if is_bound { query } else { since(&query, now - WINDOW) }
-}
-
-/// The same query, from `from` on.
-pub(super) fn since(query: &Query, from: Timestamp) -> Query {
-    let mut terms = query.terms().to_vec();
-    let any = vec![Test::Within(from.as_micros(), i64::MAX)];
-    terms.push(Term { field: Field::At, negated: false, any });
-    Query::new(terms)
+    if is_bound { query } else { query.since(Field::At, now - WINDOW) }
 }
 
 #[cfg(test)]
@@ -82,7 +74,7 @@ mod tests {
         assert_eq!(day.between(&Field::At), ((now - WINDOW).as_micros(), i64::MAX));
         let of_one = Query::default().and(Field::Id, ["x".to_owned()]);
         assert_eq!(of_window(of_one, now).between(&Field::At), (i64::MIN, i64::MAX));
-        let bound = since(&Query::default(), Timestamp::from_secs(1));
+        let bound = Query::default().since(Field::At, Timestamp::from_secs(1));
         assert_eq!(of_window(bound, now).between(&Field::At), (1_000_000, i64::MAX));
     }
 }

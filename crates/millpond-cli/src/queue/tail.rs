@@ -7,7 +7,7 @@ use std::collections::{HashSet, VecDeque};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use millpond::query::{Field, Query, Subject, Term, Test};
+use millpond::query::{Field, Query, Subject};
 use millpond::view::{Find, MessageRow};
 use millpond::{MessageId, Pond, Timestamp};
 
@@ -108,10 +108,8 @@ struct Tail {
 impl Tail {
     /// What is new, the oldest first.
     async fn look(&mut self, pond: &Pond) -> Result<Vec<MessageRow>, Failure> {
-        let since = Test::Within(self.from.as_micros(), i64::MAX);
-        let mut terms = self.query.terms().to_vec();
-        terms.push(Term { field: Field::Sent, negated: false, any: vec![since] });
-        let (query, mut new, mut after) = (Query::new(terms), Vec::new(), None);
+        let query = self.query.clone().since(Field::Sent, self.from);
+        let (mut new, mut after) = (Vec::new(), None);
         loop {
             let rows_max = PAGE_ROWS;
             let find = Find { query: query.clone(), after, rows_max, bodies: self.bodies, ..Find::default() };

@@ -16,6 +16,8 @@ use std::borrow::Cow;
 pub use field::{Field, Shape, Subject};
 pub use parse::{Calendar, Refused, parse};
 
+use crate::time::Timestamp;
+
 /// A parsed query. Every term must hold.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Query {
@@ -90,6 +92,14 @@ impl Query {
     #[must_use]
     pub fn and(mut self, field: Field, texts: impl IntoIterator<Item = String>) -> Self {
         let any = texts.into_iter().map(Test::Is).collect();
+        self.terms.push(Term { field, negated: false, any });
+        self
+    }
+
+    /// The same query with one more condition: the time in `field` is `from` or later.
+    #[must_use]
+    pub fn since(mut self, field: Field, from: Timestamp) -> Self {
+        let any = vec![Test::Within(from.as_micros(), i64::MAX)];
         self.terms.push(Term { field, negated: false, any });
         self
     }
