@@ -2,10 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test fails like the test")]
 
+mod common;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use common::{START_MICROS, VirtualClock, number};
 use millpond_core::error::Code;
 use millpond_core::message::{Due, MessageId, NewMessage, Offset, Token};
 use millpond_core::pick::Lane;
@@ -25,27 +28,8 @@ use rusqlite::Connection;
 use serde_json::json;
 
 const LEASE: Duration = Duration::from_secs(30);
-const START_MICROS: i64 = 1_800_000_000_000_000;
 const CLASS: u8 = 2;
 const LANES: [Lane; 3] = [Lane::Return, Lane::Suspect, Lane::Main];
-
-/// Time that moves when a test says so.
-struct VirtualClock(AtomicI64);
-
-impl Clock for VirtualClock {
-    fn micros(&self) -> i64 {
-        self.0.load(Ordering::SeqCst)
-    }
-
-    fn not_before(&self, floor: i64) {
-        self.0.fetch_max(floor, Ordering::SeqCst);
-    }
-}
-
-fn number() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    NEXT.fetch_add(1, Ordering::SeqCst)
-}
 
 /// A store in a file with one queue.
 struct Fixture {

@@ -16,9 +16,9 @@ use millpond_engine::job::Job;
 use millpond_engine::reclaim::verdicts;
 
 use crate::bench::{Bench, Running, SETTINGS};
-use crate::contract::applied;
 use crate::contract::delivery::recorded;
 use crate::contract::retry::own_runtime;
+use crate::contract::{applied, gated_handler};
 use crate::gate::Gate;
 use crate::holder::{HOLDER_LEASE, Holder};
 
@@ -103,15 +103,7 @@ pub async fn c029_a_long_async_handler_keeps_its_message(bench: &Bench) {
     bench.clock().run();
     let queue = bench.queue::<u32>(QueueSettings { lease: SHORT, ..SETTINGS }).await;
     let (seen, gate) = (bench.recorder(), Arc::new(Gate::default()));
-    let (recorder, closed) = (Arc::clone(&seen), Arc::clone(&gate));
-    let handler = move |job: Job<u32>| {
-        let (visit, closed) = (recorder.enter(&job), Arc::clone(&closed));
-        async move {
-            closed.pass().await;
-            drop(visit);
-            Verdict::Ack
-        }
-    };
+    let handler = gated_handler(&seen, &gate);
     let worker = Running::start(bench.node().worker().handle(&queue, handler));
     three_leases_long(bench, &queue, &seen, &gate, 1).await;
     worker.stop().await;

@@ -16,11 +16,34 @@ pub mod publishing;
 pub mod retry;
 pub mod stop;
 
-use millpond_core::store::Settled;
+use std::sync::Arc;
+
+use millpond_core::settle::Verdict;
+use millpond_core::store::{BoxFuture, Settled};
+use millpond_engine::job::Job;
+
+use crate::gate::Gate;
+use crate::recorder::Recorder;
 
 /// Recorded, and nothing was done before.
 fn applied() -> Settled {
     Settled::Applied { done_anyway: Vec::new() }
+}
+
+/// A handler that waits at a gate and then acknowledges.
+fn gated_handler(
+    seen: &Arc<Recorder<u32>>,
+    gate: &Arc<Gate>,
+) -> impl Fn(Job<u32>) -> BoxFuture<'static, Verdict> + Send + Sync + use<> {
+    let (recorder, closed) = (Arc::clone(seen), Arc::clone(gate));
+    move |job| {
+        let (visit, closed) = (recorder.enter(&job), Arc::clone(&closed));
+        Box::pin(async move {
+            closed.pass().await;
+            drop(visit);
+            Verdict::Ack
+        })
+    }
 }
 
 /// A test for each scenario, on a fresh [`Provider`](crate::bench::Provider) each. The crate needs `tokio` with

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use millpond_core::message::{Due, MessageId};
 use millpond_core::queue::QueueSettings;
-use millpond_core::settle::Verdict;
 use millpond_core::state::State;
 use millpond_core::store::{Act, Changed, Redrive};
 use millpond_core::view::{Scope, Wish};
@@ -15,6 +14,7 @@ use serde_json::json;
 
 use crate::bench::{Bench, Node, Running, SETTINGS, TestQueue};
 use crate::contract::delivery::recorded;
+use crate::contract::gated_handler;
 use crate::gate::Gate;
 use crate::holder::number;
 use crate::recorder::Recorder;
@@ -34,15 +34,7 @@ fn gated(
     concurrency: usize,
 ) -> (Running, Arc<Recorder<u32>>, Arc<Gate>) {
     let (seen, gate) = (bench.recorder(), Arc::new(Gate::default()));
-    let (recorder, closed) = (Arc::clone(&seen), Arc::clone(&gate));
-    let handler = move |job: Job<u32>| {
-        let (visit, closed) = (recorder.enter(&job), Arc::clone(&closed));
-        async move {
-            closed.pass().await;
-            drop(visit);
-            Verdict::Ack
-        }
-    };
+    let handler = gated_handler(&seen, &gate);
     let worker = bench.node().worker().concurrency(concurrency).handle(queue, handler);
     (Running::start(worker), seen, gate)
 }

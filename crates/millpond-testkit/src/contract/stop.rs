@@ -19,6 +19,7 @@ use tokio::task::JoinHandle;
 
 use crate::bench::{Bench, Running, SETTINGS, TestQueue};
 use crate::contract::delivery::recorded;
+use crate::contract::gated_handler;
 use crate::gate::Gate;
 
 /// Patience of a worker that is told to stop, where a scenario lets it pass.
@@ -28,15 +29,7 @@ const SHORT: Duration = Duration::from_millis(50);
 pub async fn c054_a_handler_that_ends_in_time_is_acknowledged(bench: &Bench) {
     let queue = bench.queue::<u32>(SETTINGS).await;
     let (seen, gate) = (bench.recorder(), Arc::new(Gate::default()));
-    let (recorder, closed) = (Arc::clone(&seen), Arc::clone(&gate));
-    let handler = move |job: Job<u32>| {
-        let (visit, closed) = (recorder.enter(&job), Arc::clone(&closed));
-        async move {
-            closed.pass().await;
-            drop(visit);
-            Verdict::Ack
-        }
-    };
+    let handler = gated_handler(&seen, &gate);
     let mut worker = Running::start(bench.node().worker().concurrency(2).handle(&queue, handler));
     let running = bench.send(&queue, [1]).await[0];
     bench.eventually("the handler runs", async || (seen.running() == 1).then_some(())).await;

@@ -14,9 +14,9 @@ use millpond_engine::job::Job;
 
 use super::scaled;
 use crate::bench::{Bench, Node, Running, SETTINGS};
-use crate::contract::applied;
 use crate::contract::delivery::recorded;
 use crate::contract::lease::three_leases_long;
+use crate::contract::{applied, gated_handler};
 use crate::gate::Gate;
 use crate::holder::HOLDER_LEASE;
 
@@ -235,15 +235,7 @@ pub async fn br_198_a_job_three_leases_long_starts_once(bench: &Bench) {
     bench.clock().run();
     let queue = bench.queue::<u32>(QueueSettings { lease: LEASE_MIN, ..SETTINGS }).await;
     let (seen, gate) = (bench.recorder(), Arc::new(Gate::default()));
-    let (recorder, closed) = (Arc::clone(&seen), Arc::clone(&gate));
-    let handler = move |job: Job<u32>| {
-        let (visit, closed) = (recorder.enter(&job), Arc::clone(&closed));
-        async move {
-            closed.pass().await;
-            drop(visit);
-            Verdict::Ack
-        }
-    };
+    let handler = gated_handler(&seen, &gate);
     let worker = Running::start(bench.node().worker().handle(&queue, handler));
     three_leases_long(bench, &queue, &seen, &gate, 3).await;
     worker.stop().await;
