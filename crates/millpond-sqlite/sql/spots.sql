@@ -62,7 +62,7 @@ select l.message_id, null, null, l.sent_at, l.attempt, l.releases, l.attempts_ma
 from millpond_log l
 join millpond_log_partition p on p.id = l.partition
 where l.partition = :of and l.via_outbox = 1 and l.sent_at <= :at and (l.sent_at < :at or l.message_id < :id)
-      and l.sent_at >= :earliest
+      and l.sent_at >= :earliest and l.log_offset >= :lowest
 order by l.sent_at desc, l.message_id desc
 limit :rows_max;
 

@@ -101,7 +101,7 @@ impl<'a> Merge<'a> {
         let parts = Parts::read(conn, &wanted)?;
         let all = Places { outbox: true, dead: true, ahead: true, held: true, passed: true };
         let walk = match wants(EventKind::Enqueue) {
-            true => Some(Walk::new(conn, &wanted, &parts, all, from, earliest)?),
+            true => Some(Walk::new(conn, &wanted, &parts, all, (from, i64::MAX), earliest)?),
             false => None,
         };
         let (wants_start, wants_success) = (wants(EventKind::Start), wants(EventKind::Success));

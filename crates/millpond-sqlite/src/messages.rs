@@ -7,11 +7,11 @@ use millpond_core::query::{Field, Query, Record, Value};
 use millpond_core::reason::{DropReason, EventKind, OutboxReason};
 use millpond_core::state::{Place, State};
 use millpond_core::time::Timestamp;
-use millpond_core::view::{Find, Found, MessageRow, MessageView};
+use millpond_core::view::{Count, Find, Found, MessageRow, MessageView};
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::error::Tried;
-use crate::list::{Gather, Mark, after};
+use crate::list::{Gather, Mark};
 use crate::message::{instant, message_view};
 use crate::parts::{Fate, Parts, Run};
 use crate::record::{Content, Queues, asks_bodies, asks_headers, instant_value, owned, span_value};
@@ -52,13 +52,31 @@ impl Record for Listed {
 /// The list, the last sent first.
 pub(crate) fn messages(conn: &Connection, now: Timestamp, find: &Find) -> Tried<Found<MessageRow>> {
     let search = Search { conn, now, find, queues: Queues::read(conn)? };
-    let mut gather = Gather::new(find, after(find)?);
+    let cursor = find.after.as_deref().map(Cursor::parse).transpose()?;
+    let mut gather = Gather::new(find, cursor.as_ref().map(|cursor| cursor.mark));
     if let Some(ids) = find.query.only(&Field::Id) {
         search.by_id(&ids, &mut gather)?;
-    } else {
-        search.walk(&mut gather)?;
+        return Ok(gather.found());
     }
-    Ok(gather.found())
+    // What is counted again is read again.
+    let goes_on = matches!(find.count, Count::No);
+    let published_max = cursor.filter(|_| goes_on).map_or(i64::MAX, |cursor| cursor.published_max);
+    let rest_published = search.walk(&mut gather, published_max)?;
+    let found = gather.found();
+    Ok(Found { next: found.next.map(|mark| format!("{mark}~{rest_published}")), ..found })
+}
+
+/// Where a list goes on, and what need not be read again for that ([`Walk::rest_published`]).
+struct Cursor {
+    mark: Mark,
+    published_max: i64,
+}
+
+impl Cursor {
+    fn parse(text: &str) -> Tried<Self> {
+        let (mark, rest) = text.split_once('~').unwrap_or((text, ""));
+        Ok(Self { mark: Mark::parse(mark)?, published_max: rest.parse().unwrap_or(i64::MAX) })
+    }
 }
 
 struct Search<'a> {
@@ -90,18 +108,25 @@ impl Search<'_> {
         Ok(())
     }
 
-    fn walk(&self, gather: &mut Gather<MessageRow>) -> Tried<()> {
+    /// Walks until the page is there, and answers what the next one need not read again.
+    fn walk(&self, gather: &mut Gather<MessageRow>, published_max: i64) -> Tried<i64> {
         let query = &self.find.query;
         let (earliest, latest) = sent_between(query, self.now);
         let from = gather.from().min(Mark::new(latest.saturating_add(1), 0));
         let wanted = self.queues.wanted(query);
         let parts = Parts::read(self.conn, &wanted)?;
-        let mut walk = Walk::new(self.conn, &wanted, &parts, places(query), from, earliest)?;
+        let mut walk = Walk::new(self.conn, &wanted, &parts, places(query), (from, published_max), earliest)?;
         let past =
             query.asks(|field| matches!(field, Field::Error | Field::Worker | Field::Run | Field::Anything));
         let (bodies, headers) = (asks_bodies(query), asks_headers(query));
-        while let Some(spot) = walk.next()? {
+        let mut rest_published = None;
+        loop {
+            if rest_published.is_none() && gather.is_full() {
+                rest_published = Some(walk.rest_published());
+            }
+            let Some(spot) = walk.next()? else { break };
             if !gather.look() {
+                rest_published.get_or_insert_with(|| spot.published().max(walk.rest_published()));
                 break;
             }
             let mark = spot.mark();
@@ -130,7 +155,7 @@ impl Search<'_> {
                 break;
             }
         }
-        Ok(())
+        Ok(rest_published.unwrap_or(i64::MAX))
     }
 
     /// What the row of a spot says; `None`: it does not stand for its message.

@@ -68,6 +68,14 @@ impl Spot {
         self.retry_until.is_some() || matches!(&self.at, At::DeadLetter { reason, .. } if ended(reason))
     }
 
+    /// When it came into the log; for what is not there, the smallest.
+    pub(crate) fn published(&self) -> i64 {
+        match &self.at {
+            At::Log { published_at, .. } => published_at.as_micros(),
+            At::Outbox { .. } | At::DeadLetter { .. } => i64::MIN,
+        }
+    }
+
     /// Headers, and the body if it is asked for.
     pub(crate) fn content(&self, conn: &Connection, parts: &Parts, bodies: bool) -> Tried<Content> {
         let row = |row: &Row<'_>| {

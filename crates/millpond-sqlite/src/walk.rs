@@ -51,13 +51,14 @@ pub(crate) struct Walk<'c> {
 }
 
 impl<'c> Walk<'c> {
-    /// Walks everything below `from` that was sent at `earliest` or later.
+    /// Walks everything below `from` that was sent at `earliest` or later. `published_max`: what an earlier walk said
+    /// of the rest ([`Walk::rest_published`]), else the largest.
     pub(crate) fn new(
         conn: &'c Connection,
         queues: &[i64],
         parts: &Parts,
         places: Places,
-        from: Mark,
+        (from, published_max): (Mark, i64),
         earliest: i64,
     ) -> Tried<Self> {
         let mut sources = Vec::new();
@@ -70,13 +71,12 @@ impl<'c> Walk<'c> {
             }
         }
         for (index, part) in parts.list.iter().enumerate() {
-            let direct_only = places.passed;
-            if places.passed {
-                sources.push(Source::indexed(Indexed::Log(index, part.id), from));
-            }
-            if !places.passed || part.lane == Lane::Main {
-                let segments = segments(conn, part, places, from, earliest)?;
-                sources.push(Source::offsets(index, part, segments, direct_only, from));
+            let Some(lowest) = lowest(part, places) else { continue };
+            // It may have waited in the outbox for any time, so that offsets say nothing of when it was sent.
+            sources.push(Source::indexed(Indexed::Log(index, part.id, lowest), from));
+            if part.lane == Lane::Main {
+                let segments = segments(conn, part, places, (from, published_max), earliest)?;
+                sources.push(Source::offsets(index, part, segments, from));
             }
         }
         let mut walk = Self { conn, sources, heads: BinaryHeap::new(), earliest };
@@ -99,6 +99,12 @@ impl<'c> Walk<'c> {
         Ok(spot)
     }
 
+    /// No later than this was published what is still to be handed over, as far as it was sent straight to the log.
+    /// A walk that goes on from here need not read again what came after: of a burst, that would be all of it.
+    pub(crate) fn rest_published(&self) -> i64 {
+        self.sources.iter().map(Source::rest_published).max().unwrap_or(i64::MAX)
+    }
+
     fn offer(&mut self, source: usize) -> Tried<()> {
         let mark = self.sources[source].peek(self.conn, self.earliest)?;
         self.heads.extend(mark.filter(|mark| self.earliest <= mark.at).map(|mark| (mark, source)));
@@ -106,17 +112,26 @@ impl<'c> Walk<'c> {
     }
 }
 
+/// The lowest offset of a part that is walked.
+fn lowest(part: &Part, places: Places) -> Option<i64> {
+    if places.passed {
+        return Some(part.first_offset);
+    }
+    let held = part.live.iter().map(|claim| claim.from).filter(|_| places.held);
+    held.chain(places.ahead.then_some(part.cursor + 1)).min()
+}
+
 /// The ranges of offsets of a part that are walked, both ends included, the highest last.
 fn segments(
     conn: &Connection,
     part: &Part,
     places: Places,
-    from: Mark,
+    (from, published_max): (Mark, i64),
     earliest: i64,
 ) -> Tried<Vec<(i64, i64)>> {
     let mut high = part.end - 1;
     if from.at != i64::MAX {
-        let latest = instant(from.at) + SLACK;
+        let latest = (instant(from.at) + SLACK).min(instant(published_max));
         high = high.min(published_after(conn, part.id, part.first_offset..part.end, latest)? - 1);
     }
     let low = if earliest == i64::MIN {
@@ -162,7 +177,6 @@ enum Of {
         queue: i64,
         class: u8,
         segments: Vec<(i64, i64)>,
-        direct_only: bool,
         heap: BinaryHeap<ByMark>,
         unread: i64,
     },
@@ -173,7 +187,8 @@ enum Of {
 enum Indexed {
     Outbox(i64),
     DeadLetters(i64),
-    Log(usize, i64),
+    /// From this offset on.
+    Log(usize, i64, i64),
 }
 
 struct ByMark(Spot);
@@ -203,10 +218,10 @@ impl Source {
         Self::new(Of::Indexed { which, next: from }, from)
     }
 
-    fn offsets(index: usize, part: &Part, segments: Vec<(i64, i64)>, direct_only: bool, from: Mark) -> Self {
+    fn offsets(index: usize, part: &Part, segments: Vec<(i64, i64)>, from: Mark) -> Self {
         let (partition, queue, class) = (part.id, part.queue, part.class);
         let (heap, unread) = (BinaryHeap::new(), i64::MAX);
-        let of = Of::Offsets { part: index, partition, queue, class, segments, direct_only, heap, unread };
+        let of = Of::Offsets { part: index, partition, queue, class, segments, heap, unread };
         Self::new(of, from)
     }
 
@@ -226,6 +241,12 @@ impl Source {
         self.ready.pop_front()
     }
 
+    fn rest_published(&self) -> i64 {
+        let Of::Offsets { heap, unread, .. } = &self.of else { return i64::MIN };
+        let held = self.ready.iter().chain(heap.iter().map(|ByMark(spot)| spot));
+        held.map(Spot::published).fold(*unread, i64::max)
+    }
+
     fn fill(&mut self, conn: &Connection, earliest: i64) -> Tried<()> {
         match &mut self.of {
             Of::Indexed { which, next } => {
@@ -236,7 +257,7 @@ impl Source {
                 }
                 self.ready.extend(rows);
             }
-            Of::Offsets { part, partition, queue, class, segments, direct_only, heap, unread } => {
+            Of::Offsets { part, partition, queue, class, segments, heap, unread } => {
                 match segments.last_mut() {
                     None => *unread = i64::MIN,
                     Some((low, high)) => {
@@ -248,7 +269,7 @@ impl Source {
                             let spot = log_spot(row, *part, *queue, *class)?;
                             let At::Log { offset, published_at, via_outbox, .. } = spot.at else { continue };
                             (lowest, *unread) = (offset, published_at.as_micros());
-                            if !(*direct_only && via_outbox) && spot.mark() < self.from {
+                            if !via_outbox && spot.mark() < self.from {
                                 heap.push(ByMark(spot));
                             }
                         }
@@ -274,19 +295,20 @@ impl Source {
 /// The next rows of an index by the time of sending.
 fn indexed(conn: &Connection, which: Indexed, below: Mark, earliest: i64, rows_max: i64) -> Tried<Vec<Spot>> {
     let id = Uuid::from_u128(below.id);
-    let (name, of) = match which {
-        Indexed::Outbox(queue) => ("outbox_spots", queue),
-        Indexed::DeadLetters(queue) => ("dead_letter_spots", queue),
-        Indexed::Log(_, partition) => ("log_sent_spots", partition),
+    let (name, of, lowest) = match which {
+        Indexed::Outbox(queue) => ("outbox_spots", queue, None),
+        Indexed::DeadLetters(queue) => ("dead_letter_spots", queue, None),
+        Indexed::Log(_, partition, lowest) => ("log_sent_spots", partition, Some(lowest)),
     };
     let named = named_params! {
-        ":of": of, ":at": below.at, ":id": id, ":earliest": earliest, ":rows_max": rows_max,
+        ":of": of, ":at": below.at, ":id": id, ":earliest": earliest, ":rows_max": rows_max, ":lowest": lowest,
     };
+    let named = if lowest.is_some() { named } else { &named[..named.len() - 1] };
     let mut list = conn.prepare_cached(sql(name))?;
     let rows = list.query_map(named, |row| match which {
         Indexed::Outbox(_) => outbox_spot(row),
         Indexed::DeadLetters(_) => dead_letter_spot(row),
-        Indexed::Log(part, _) => log_spot(row, part, row.get(14)?, row.get(15)?),
+        Indexed::Log(part, ..) => log_spot(row, part, row.get(14)?, row.get(15)?),
     })?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }

@@ -12,7 +12,7 @@ use common::{START_MICROS, VirtualClock, number};
 use millpond_core::error::Code;
 use millpond_core::message::{Due, MessageId, NewMessage, Offset, Token};
 use millpond_core::pick::Lane;
-use millpond_core::query::Query;
+use millpond_core::query::{Field, Query};
 use millpond_core::queue::QueueSettings;
 use millpond_core::reason::{Back, DropReason, Failure};
 use millpond_core::settle::Settlement;
@@ -678,6 +678,31 @@ async fn a_purge_drops_what_waits_in_chunks_and_leaves_alone_what_runs() {
     store.end_all(&claim, Settlement::Done).await;
     let next = store.send(1).await;
     assert_eq!(store.leased_ids(9).await, next, "the cursor is where the purge ended");
+}
+
+#[tokio::test]
+async fn what_waited_long_before_it_was_ready_is_on_its_page() {
+    let store = fixture().await;
+    let waited = store.send_due(Some(Duration::from_secs(600))).await;
+    store.pass(Duration::from_secs(5));
+    let direct = store.send(3).await;
+    store.pass(Duration::from_secs(600));
+    assert_eq!(store.store.relay(10).await.unwrap().moved, 1);
+    let mut find = Find {
+        query: Query::default().and(Field::State, ["ready".to_owned()]),
+        after: None,
+        rows_max: 2,
+        bodies: false,
+        count: Count::No,
+    };
+    let mut seen = Vec::new();
+    loop {
+        let page = store.store.messages(find.clone()).await.unwrap();
+        seen.extend(page.items.iter().map(|row| row.id));
+        let Some(next) = page.next else { break };
+        find.after = Some(next);
+    }
+    assert_eq!(seen, [direct[2], direct[1], direct[0], waited]);
 }
 
 #[tokio::test]
