@@ -20,7 +20,7 @@ const IDS_WRITTEN_MAX: usize = 10;
 /// Which rows.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Filter {
-    /// A query such as `queue:mail state:retrying error:"connection refused"`, or ids
+    /// A query such as `queue:mail error:"connection refused"`, or ids
     #[arg(value_name = "FILTER")]
     words: Vec<String>,
     /// Of this queue

@@ -43,8 +43,14 @@ pub(crate) fn say_what_is_missing<T>(found: &Found<T>, things: &str, narrow: &st
         note(&format!("too broad: the search ended before it had seen all {things}; narrow it by {narrow}"))?;
     }
     let Some(next) = &found.next else { return Ok(()) };
+    note(&how_it_goes_on(found, things, next))
+}
+
+/// Where the search ended early, more rows would not show more.
+fn how_it_goes_on<T>(found: &Found<T>, things: &str, next: &str) -> String {
     let (shown, all) = (found.items.len(), count(found.matched, found.counted_all));
-    note(&format!("{shown} of {all} {things}; --limit shows more, --after {next} goes on"))
+    let limit = if found.cut_short { "" } else { "--limit shows more, " };
+    format!("{shown} of {all} {things}; {limit}--after {next} goes on")
 }
 
 /// A count, with a sign where it is not all: `10,000+`.
@@ -69,5 +75,17 @@ mod tests {
         assert_eq!(count(10_000, false), "10,000+");
         assert_eq!(count(999, true), "999");
         assert_eq!(count(1_234_567, true), "1,234,567");
+    }
+
+    #[test]
+    fn a_search_that_ended_early_goes_on_only_after_its_end() {
+        let mut found =
+            Found { items: vec![()], matched: 1, counted_all: false, cut_short: true, next: None };
+        assert_eq!(how_it_goes_on(&found, "messages", "7"), "1 of 1+ messages; --after 7 goes on");
+        found.cut_short = false;
+        assert_eq!(
+            how_it_goes_on(&found, "messages", "7"),
+            "1 of 1+ messages; --limit shows more, --after 7 goes on"
+        );
     }
 }

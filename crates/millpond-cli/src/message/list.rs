@@ -30,7 +30,8 @@ pub(crate) struct Args {
 const EXAMPLES: &str = "\
 A blank between conditions is AND, a comma within one is OR, `-` before one negates it (then put `--` before the filter);
 `>`, `<` and `..` compare, `*` at the end is a prefix, quotes hold blanks. Fields: queue kind key id trace worker state
-reason error attempt wait run age sent due header.NAME body.PATH.
+reason error attempt wait run age sent due header.NAME body.PATH. States: scheduled retrying ready leased done dead
+cancelled.
 
 Examples:
   millpond message list queue:mail

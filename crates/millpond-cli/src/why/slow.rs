@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::instant;
 use super::rates::{Rate, shown};
+use crate::output::counted;
 use crate::paste::Paste;
 use crate::span::millis;
 
@@ -341,7 +342,8 @@ impl Slow {
         lines.push(("in flight", self.in_flight.to_string()));
         lines.push(("slots", self.slots.text()));
         if let (Some(retries), Some(dead)) = (self.retries_in_hour, self.dead_in_hour) {
-            lines.push(("last hour", format!("{retries} retries, {dead} dead letters")));
+            let retries = if retries == 1 { "1 retry".to_owned() } else { format!("{retries} retries") };
+            lines.push(("last hour", format!("{retries}, {}", counted(dead, "dead letter"))));
         }
         lines.push(("dead", self.dead.to_string()));
         lines.extend(self.paused_by.iter().map(|pause| ("paused", pause.text.clone())));
@@ -377,8 +379,9 @@ impl Limits {
             Some(ms) => format!("a run may take {}", format_duration(Duration::from_millis(ms))),
             None => "a run may take for ever".to_owned(),
         };
-        let (attempts, size) = (self.attempts_max, format_size(self.message_limit_bytes));
-        format!("{at_once}{timeout}, {attempts} attempts, bodies under {size}")
+        let attempts = counted(self.attempts_max.into(), "attempt");
+        let size = format_size(self.message_limit_bytes);
+        format!("{at_once}{timeout}, {attempts}, bodies under {size}")
     }
 }
 
@@ -532,7 +535,7 @@ mod tests {
             runs        p50 500ms, p95 950ms, max 1s, of the newest 100\n\
             in flight   8\n\
             slots       6 of 8 busy (75 %), 2 workers\n\
-            last hour   7 retries, 1 dead letters\n\
+            last hour   7 retries, 1 dead letter\n\
             dead        1\n\
             limits      a run may take 5m, 5 attempts, bodies under 1MiB\n";
         assert!(text.ends_with(expected), "{text}");
