@@ -660,8 +660,10 @@ mod tests {
 
     #[test]
     fn what_the_store_found_is_among_them() {
-        let finding =
-            |severity, code: &str| Finding { code: code.into(), severity, text: "x".into(), action: None };
+        let finding = |severity, code: &str| {
+            let (text, action) = ("x".to_owned(), Some("do y".to_owned()));
+            Finding { code: code.into(), severity, text, action }
+        };
         let findings = vec![finding(Severity::Info, "A"), finding(Severity::Critical, "B")];
         let facts = Facts { failed: 1, findings, ..well() };
         let expected = [("B", Level::Critical), ("FAILED_JOBS_PRESENT", Level::Warn), ("A", Level::Info)];
