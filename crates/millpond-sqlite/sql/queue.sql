@@ -45,3 +45,7 @@ values (:queue, :class, :lane, case when :lane = 0 then null else :subscription 
 -- name: partition_queue
 -- Served by the primary key.
 select queue_id, class, lane from millpond_log_partition where id = :partition;
+
+-- name: migration_last
+-- Served by the primary key of millpond_migration.
+select coalesce(max(number), 0) from millpond_migration;

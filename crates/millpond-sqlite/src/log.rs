@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 use crate::append::Path;
 use crate::connect::SqliteStore;
 use crate::error::Tried;
+use crate::migrate;
 use crate::sql::sql;
 use crate::take_over::expired;
 use crate::unit::UnitStart;
@@ -128,6 +129,8 @@ fn tokens(count: usize) -> Result<Vec<Token>> {
 }
 
 fn renew(conn: &Connection, now: Timestamp, renewal: &Renewal) -> Tried<Renewed> {
+    // A lease that goes on would keep from others what this process can settle no more.
+    migrate::still_ours(conn)?;
     let queues = serde_json::json!(renewal.queues).to_string();
     conn.prepare_cached(sql("worker_renew"))?.execute(named_params! {
         ":id": renewal.worker, ":host": renewal.host, ":queues": queues, ":slots": renewal.slots,

@@ -3,6 +3,9 @@
 use millpond_core::error::{Code, Error, Result};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
+use crate::error::Tried;
+use crate::sql::sql;
+
 /// The migrations, in order. The first has number 1.
 const MIGRATIONS: [(&str, &str); 2] = [
     ("0001_log", include_str!("../migrations/0001_log.sql")),
@@ -70,6 +73,24 @@ pub(crate) fn up(conn: &Connection, now: i64) -> Result<usize> {
 /// Whether every migration of this release was applied.
 pub(crate) fn is_current(conn: &Connection) -> Result<bool> {
     Ok(applied(conn)?.len() == MIGRATIONS.len())
+}
+
+/// Refuses a store that a later release migrated while this process has it open: what that release has written may
+/// mean what this one does not know. Asked in every transaction that writes, so that no commit comes too late.
+///
+/// # Errors
+///
+/// `schema-newer`.
+pub(crate) fn still_ours(conn: &Connection) -> Tried<()> {
+    let number: i64 = conn.prepare_cached(sql("migration_last"))?.query_row([], |row| row.get(0))?;
+    let known = MIGRATIONS.len();
+    if number <= known as i64 {
+        return Ok(());
+    }
+    let why = format!(
+        "another process brought it to migration {number}; this release knows {known} and no later one"
+    );
+    Err(Error::new(Code::SchemaNewer, "use the store").because(why).into())
 }
 
 fn checksum(sql: &str) -> u32 {

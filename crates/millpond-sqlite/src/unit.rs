@@ -20,6 +20,7 @@ use tokio::sync::oneshot;
 
 use crate::append::Path;
 use crate::error::{Fault, Tried, code_of, code_of_commit};
+use crate::migrate;
 use crate::queues::stored_queue;
 use crate::sabotage::sabotaged;
 use crate::settle::is_set;
@@ -174,6 +175,7 @@ impl WriterThread {
             return Err(Error::new(code, BEGIN).because(why).into());
         }
         self.begin(Durable::Yes)?;
+        migrate::still_ours(&self.conn)?;
         let now = Timestamp::from_micros(self.clock.micros());
         let tx = Tx { conn: &self.conn, now, draft: &mut self.draft };
         let id: Option<uuid::Uuid> = tx

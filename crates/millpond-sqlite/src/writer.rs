@@ -25,6 +25,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::draft::Draft;
 use crate::error::{Fault, Tried, closed, code_of_commit};
 use crate::lane::spawn;
+use crate::migrate;
 use crate::reserve::Reserve;
 use crate::turn::Turn;
 use crate::unit::UnitStart;
@@ -287,11 +288,19 @@ impl WriterThread {
     fn transaction(&mut self, writes: &mut [Box<dyn Write>]) -> Committed {
         let durable = writes.iter().any(|write| write.durable() == Durable::Yes);
         self.begin(if durable { Durable::Yes } else { Durable::No }).map_err(|error| not_begun(&error))?;
-        let outcome = self.apply_all(writes).and_then(|()| self.commit_open());
+        let outcome =
+            self.still_ours().and_then(|()| self.apply_all(writes)).and_then(|()| self.commit_open());
         if outcome.is_err() {
             self.abandon();
         }
         outcome
+    }
+
+    fn still_ours(&self) -> Committed {
+        migrate::still_ours(&self.conn).map_err(|fault| match fault {
+            Fault::Sqlite(error) => failed(&error),
+            Fault::Core(error) => (error.code(), error.causes()),
+        })
     }
 
     fn apply_all(&mut self, writes: &mut [Box<dyn Write>]) -> Committed {

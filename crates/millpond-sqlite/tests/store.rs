@@ -74,6 +74,20 @@ fn url_in(folder: &tempfile::TempDir) -> String {
     format!("sqlite://{}", folder.path().join("a.db").display())
 }
 
+/// The heartbeat of a worker of this name.
+fn renewal(worker: &str) -> Renewal {
+    Renewal {
+        worker: worker.to_owned(),
+        host: "host".to_owned(),
+        lease: LEASE,
+        queues: vec!["mail".to_owned()],
+        slots: 4,
+        busy: 0,
+        error: None,
+        facts: WorkerFacts::default(),
+    }
+}
+
 impl std::ops::Deref for InFile {
     type Target = Fixture;
 
@@ -140,24 +154,19 @@ impl Fixture {
     }
 
     async fn renew(&self, worker: &str) -> Vec<ClaimRef> {
-        let renewal = Renewal {
-            worker: worker.to_owned(),
-            host: "host".to_owned(),
-            lease: LEASE,
-            queues: vec!["mail".to_owned()],
-            slots: 4,
-            busy: 0,
-            error: None,
-            facts: WorkerFacts::default(),
-        };
-        self.store.renew(renewal).await.unwrap().claims
+        self.store.renew(renewal(worker)).await.unwrap().claims
     }
 
     async fn try_lease(&self, worker: &str, messages_max: usize, hands_empty: bool) -> Lease {
         self.renew(worker).await;
+        self.store.lease(self.request(worker, messages_max, hands_empty)).await.unwrap()
+    }
+
+    /// A request with a token of its own.
+    fn request(&self, worker: &str, messages_max: usize, hands_empty: bool) -> LeaseRequest {
         let mut token = [7; 16];
         token[..8].copy_from_slice(&number().to_be_bytes());
-        let request = LeaseRequest {
+        LeaseRequest {
             queue: self.queue.id,
             worker: worker.to_owned(),
             token: Token(token),
@@ -165,8 +174,7 @@ impl Fixture {
             messages_max,
             bytes_max: usize::MAX,
             hands_empty,
-        };
-        self.store.lease(request).await.unwrap()
+        }
     }
 
     async fn lease(&self, worker: &str, messages_max: usize) -> Claim {
@@ -968,6 +976,30 @@ async fn a_store_that_is_not_ours_is_refused() {
     std::fs::write(folder.path().join("a.db"), "this is a text and no database, however long".repeat(99))
         .unwrap();
     refused(&url_in(&folder), true, Code::UnsupportedStore);
+}
+
+/// A worker of an earlier release may live on while another process migrates: it must change nothing from there on,
+/// as it does not know what the new tables mean.
+#[tokio::test]
+async fn a_store_that_is_migrated_by_a_later_release_is_not_written_any_more() {
+    let fixture = in_file().await;
+    fixture.send_all(&["1", "2"]).await;
+    let claim = fixture.lease("w1", 1).await;
+    fixture.raw().execute_batch("insert into millpond_migration values (99, '0099_later', 1, 1)").unwrap();
+    let Fixture { store, queue, .. } = &fixture.fixture;
+    let settle = SettleClaim { held: claim.held, items: Vec::new() };
+    let codes = [
+        store.append(queue.id, vec![fixture.message("3")]).await.unwrap_err().code(),
+        store.lease(fixture.request("w1", 1, true)).await.unwrap_err().code(),
+        store.settle(vec![settle]).await.unwrap_err().code(),
+        store.relay(10).await.unwrap_err().code(),
+        store.renew(renewal("w1")).await.unwrap_err().code(),
+        store.begin(claim.held, Offset(0), LEASE).await.unwrap_err().code(),
+    ];
+    assert_eq!(codes, [Code::SchemaNewer; 6]);
+    let kept: i64 =
+        fixture.raw().query_row("select count(*) from millpond_log", [], |row| row.get(0)).unwrap();
+    assert_eq!(kept, 2);
 }
 
 #[tokio::test]

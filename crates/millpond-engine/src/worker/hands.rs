@@ -22,6 +22,8 @@ struct InHand {
     /// `None` while the lease is asked for.
     held: Option<ClaimRef>,
     unsettled: usize,
+    /// Those of them whose end is being recorded.
+    settling: usize,
     suspects: bool,
 }
 
@@ -37,12 +39,13 @@ pub(crate) struct Left {
 impl Hands {
     /// A lease is about to be asked for.
     pub(crate) fn register(&self, token: Token) {
-        self.lock().insert(token, InHand { held: None, unsettled: 0, suspects: false });
+        self.lock().insert(token, InHand { held: None, unsettled: 0, settling: 0, suspects: false });
     }
 
     /// The lease was granted.
     pub(crate) fn take(&self, held: ClaimRef, messages: usize, suspects: bool) {
-        self.lock().insert(held.token, InHand { held: Some(held), unsettled: messages, suspects });
+        self.lock()
+            .insert(held.token, InHand { held: Some(held), unsettled: messages, settling: 0, suspects });
     }
 
     /// The lease was not granted.
@@ -61,10 +64,18 @@ impl Hands {
         !self.ever_lost.load(Ordering::Acquire) || self.lock().contains_key(&token)
     }
 
+    /// The store is about to be told how messages of a claim ended.
+    pub(crate) fn settling(&self, token: Token, messages: usize) {
+        if let Some(claim) = self.lock().get_mut(&token) {
+            claim.settling += messages;
+        }
+    }
+
     /// Messages of a claim were settled.
     pub(crate) fn settled(&self, token: Token, messages: usize) {
         let mut claims = self.lock();
         if let Some(claim) = claims.get_mut(&token) {
+            claim.settling = claim.settling.saturating_sub(messages);
             claim.unsettled = claim.unsettled.saturating_sub(messages);
             if claim.unsettled == 0 {
                 claims.remove(&token);
@@ -85,11 +96,12 @@ impl Hands {
         stored.iter().filter(|claim| !claims.contains_key(&claim.token)).copied().collect()
     }
 
-    /// Those of its claims that `stored` no longer has: they were taken over.
+    /// Those of its claims that `stored` no longer has: they were taken over. One whose last messages are being
+    /// recorded may be gone because they were; the answer to that tells.
     pub(crate) fn missing(&self, stored: &[ClaimRef], known_before: &[Token]) -> Vec<Token> {
         let claims = self.lock();
-        let gone =
-            |token: &&Token| claims.contains_key(token) && !stored.iter().any(|claim| claim.token == **token);
+        let runs = |token: &Token| claims.get(token).is_some_and(|claim| claim.settling < claim.unsettled);
+        let gone = |token: &&Token| runs(token) && !stored.iter().any(|claim| claim.token == **token);
         known_before.iter().filter(gone).copied().collect()
     }
 
@@ -130,6 +142,19 @@ mod tests {
         let hands = Hands::default();
         hands.register(claim(1).token);
         assert_eq!(hands.unknown(&[claim(1), claim(2)]), [claim(2)]);
+    }
+
+    #[test]
+    fn a_claim_that_is_gone_while_its_last_messages_are_recorded_was_not_taken_over() {
+        let hands = Hands::default();
+        hands.take(claim(1), 2, false);
+        let known = hands.tokens();
+        hands.settling(claim(1).token, 1);
+        assert_eq!(hands.missing(&[], &known), [claim(1).token], "another message of it runs");
+        hands.settling(claim(1).token, 1);
+        assert_eq!(hands.missing(&[], &known), []);
+        hands.settled(claim(1).token, 1);
+        assert_eq!(hands.missing(&[], &known), [], "the other one is being recorded still");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use millpond_core::error::Result;
+use millpond_core::error::{Code, Result};
 use millpond_core::message::Token;
 use millpond_core::reason::Release;
 use millpond_core::store::{Lease, LeaseRequest, Pulse, QueueId};
@@ -213,6 +213,10 @@ impl Loop {
             Err(error) => {
                 let name = &line.station.queue.name;
                 tracing::warn!(queue = %name, %error, cause = error.causes(), "cannot lease");
+                if error.code() == Code::SchemaNewer {
+                    tracing::error!("a later release has migrated the store: this worker stops");
+                    self.orders.stop.cancel();
+                }
                 // It may have been granted all the same; then the next renewal finds and releases it.
                 self.hands.drop_claim(token);
                 self.not_before = Some(Instant::now() + self.patience.wait());

@@ -189,6 +189,7 @@ impl Settler {
 
     /// Records a batch, or, if it is refused as a whole, its messages one by one.
     async fn record(&self, claims: Vec<SettleClaim>) {
+        claims.iter().for_each(|claim| self.hands.settling(claim.held.token, claim.items.len()));
         let Err(error) = self.record_patiently(&claims).await else { return };
         tracing::error!(%error, cause = error.causes(), "a batch of verdicts failed; one by one now");
         for SettleClaim { held, items } in claims {
