@@ -203,7 +203,7 @@ fn a_file_that_is_sent_twice_with_a_dedup_key_is_stored_once() {
         let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!((&answer["sent"], &answer["duplicates"]), (&sent.into(), &duplicates.into()));
     }
-    let other = place.with_input("queue send mail - --ndjson --dedup-key import", b"9\n");
+    let other = place.with_input("queue send mail --ndjson --dedup-key import", b"9\n");
     assert_eq!(other.status.code(), Some(6), "{}", stderr(&other));
     assert!(stderr(&other).starts_with("error: line 1: key `import#1` is held by"), "{}", stderr(&other));
     let large = format!("{}\n", "1".repeat(2 * 1024 * 1024));

@@ -1,5 +1,6 @@
 //! `millpond queue send`: one message, or a file of them.
 
+use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -26,7 +27,7 @@ pub(crate) struct Args {
     /// A file with the body, or with the lines of --ndjson
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Each line is a message, JSON as it stands; stored in batches of 1000 lines or 4 MiB
+    /// Each line is a message, JSON as it stands, of --file or else of stdin; stored in batches of 1000 lines or 4 MiB
     #[arg(long)]
     ndjson: bool,
     /// With --ndjson: each line is an object with body or bodyBase64, and with kind, key, headers, at, delay and the
@@ -51,7 +52,7 @@ Examples:
   millpond queue send mail '{\"user_id\":1}'
   millpond queue send mail '{\"user_id\":1}' --delay 5m --key customer:812 --dedup-key order-17
   millpond queue send photos --file cat.png --content-type image/png
-  zcat users.ndjson.gz | millpond queue send mail - --ndjson
+  zcat users.ndjson.gz | millpond queue send mail --ndjson
 
 A file of lines that was stopped goes on with --from-line. With --dedup-key K each line has the key K#<its line>,
 so that a file that is sent twice is stored once.";
@@ -134,7 +135,9 @@ struct Message {
 /// Sends.
 pub(super) async fn run(args: Args, context: &Context) -> Done {
     let Args { queue, body, file, ndjson, envelopes, from_line, options, content_type, dry_run } = args;
-    let Some(source) = Source::of(body, file) else {
+    // Lines are meant to be piped; a single body is not guessed.
+    let piped = (ndjson && !io::stdin().is_terminal()).then_some(Source::Stdin);
+    let Some(source) = Source::of(body, file).or(piped) else {
         let advice = "give it as text, with --file FILE, or `-` for stdin";
         return Err(Failure::usage(format!("there is no body for queue `{queue}`")).advice(advice));
     };
