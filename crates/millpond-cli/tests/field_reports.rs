@@ -254,7 +254,9 @@ fn br_108_what_a_stop_interrupts_runs_on_another_worker() {
     worker.signal(Signal::TERM);
     worker.ended();
     let waiting = message(&place, &id);
-    assert_eq!((&waiting["state"], &waiting["attempt"]), (&"ready".into(), &0.into()), "{waiting}");
+    // Due at once: in the log already, if the worker that stopped had time to move it.
+    assert!(["ready", "scheduled"].iter().any(|state| waiting["state"] == *state), "{waiting}");
+    assert_eq!(waiting["attempt"], 0, "{waiting}");
     assert_eq!(place.json("work mail --exec true --drain")["done"], 1);
     assert_eq!(message(&place, &id)["attempt"], 1);
 }
