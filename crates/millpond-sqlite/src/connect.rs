@@ -257,17 +257,26 @@ pub(crate) fn set_busy_handler(conn: &mut Connection) -> rusqlite::Result<()> {
     conn.busy_handler(Some(wait_for_lock))
 }
 
+/// How long a connection waits for the lock of others: less than a send does, as the caller shall hear that nothing
+/// was stored, not that nobody knows.
+const LOCK_WAIT: Duration = Duration::from_secs(8);
+
 /// Waits for another connection's lock: short sleeps, because a transaction takes a millisecond, and so that a
-/// busy writer cannot starve a renewal. Gives up after about eight seconds, before a send does: the caller shall hear
-/// that nothing was stored, not that nobody knows.
+/// busy writer cannot starve a renewal. The time is measured: on a busy machine each sleep takes longer than it says.
 fn wait_for_lock(tries: i32) -> bool {
+    thread_local! {
+        static SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
+    }
+    if tries == 0 {
+        SINCE.set(Some(Instant::now()));
+    }
     let wait = match tries {
         ..20 => Duration::from_micros(100),
         20..200 => Duration::from_micros(500),
         _ => Duration::from_millis(2),
     };
     std::thread::sleep(wait);
-    tries < 4_000
+    SINCE.get().is_none_or(|since| since.elapsed() < LOCK_WAIT)
 }
 
 fn unreachable_store(shown: &str, error: &rusqlite::Error) -> Error {
