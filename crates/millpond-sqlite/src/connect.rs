@@ -1,5 +1,6 @@
 //! Opening a store: connections, pragmas, and what is refused.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
