@@ -1,5 +1,7 @@
 //! Every scenario that is written is run: the list of the macro names each public function of the chapters.
 
+#![allow(clippy::unwrap_used, reason = "what fails in a test fails it")]
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
