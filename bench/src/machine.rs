@@ -39,7 +39,7 @@ fn kernel() -> String {
 /// The file system of the folder for temporary files, where the stores are.
 fn filesystem() -> String {
     let folder = std::env::temp_dir();
-    let kind = output("stat", &["-f", "-c", "%T", &folder.to_string_lossy()]);
+    let kind = output("findmnt", &["-n", "-o", "FSTYPE", "-T", &folder.to_string_lossy()]);
     format!("temporary files on {kind}")
 }
 
