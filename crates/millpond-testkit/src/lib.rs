@@ -1,5 +1,5 @@
 //! What tests of Millpond are made of: a clock that is told the time, a bench with nodes on a fresh store, the
-//! contract that every store must pass, and the judge of a recorded run.
+//! contract that every store must pass, servers, and the judge of a recorded run.
 
 pub mod bench;
 pub mod clock;
@@ -8,4 +8,5 @@ pub mod gate;
 pub mod holder;
 pub mod judge;
 pub mod recorder;
+pub mod servers;
 pub mod wire;

@@ -1,0 +1,147 @@
+-- Settles claims, in the order of their keys (R12), each as a whole or not at all. Answers a row for each claim that
+-- was not settled: lost, or to be looked at again because some of it is settled already, or has a committed effect,
+-- or is not in the claim; then with its size, its done set and the offsets that the inbox knows.
+--
+-- What ends otherwise than by an acknowledgement ("case") locks its claim exclusively first and then, in a new
+-- statement, reads the inbox: an effect either committed before and is seen, or cannot commit any more (R15).
+-- A settlement need not be durable: losing one means another delivery.
+-- Claims, log rows and inbox rows are served by their primary keys.
+create function millpond.settle(
+    given_now bigint,
+    subscriptions integer[], partitions integer[], to_offsets bigint[], tokens uuid[],
+    new_dones bit varying[], new_runs bit varying[], have_cases boolean[],
+    case_claims integer[], case_offsets bigint[], case_dead boolean[], case_reasons text[], case_lanes smallint[],
+    case_events text[], case_event_reasons text[], case_due_at bigint[], case_due_in bigint[],
+    case_attempts integer[], case_releases integer[], case_suspects smallint[], case_errors text[],
+    case_details text[],
+    stat_claims integer[], stat_kinds text[], stat_done integer[], stat_retried integer[], stat_dead integer[],
+    stat_recovered integer[]
+) returns table (place integer, lost boolean, size integer, done bit varying, known bigint[])
+language plpgsql set enable_seqscan = off as $$
+#variable_conflict use_column
+declare
+    the_time bigint := millpond.time_of(given_now);
+    held record;
+    home record;
+    home_of integer;
+    whole bit varying;
+    ran bit varying;
+    above boolean;
+    applied integer[] := '{}';
+begin
+    perform set_config('synchronous_commit', 'off', true);
+    for i in 1..cardinality(tokens) loop
+        if have_cases[i] then
+            perform 1 from millpond.claim c
+            where c.subscription_id = subscriptions[i] and c.partition = partitions[i] and c.to_offset = to_offsets[i]
+            for update;
+        end if;
+        select c.from_offset, c.leased_at, c.worker, c.done, c.runs,
+               (c.to_offset - c.from_offset + 1)::integer as size into held
+        from millpond.claim c
+        where c.subscription_id = subscriptions[i] and c.partition = partitions[i] and c.to_offset = to_offsets[i]
+              and c.token = tokens[i]
+        for no key update;
+        if not found then
+            place := i; lost := true; size := null; done := null; known := null;
+            return next;
+            continue;
+        end if;
+        known := null;
+        if have_cases[i] then
+            select array_agg(l.log_offset) into known
+            from unnest(case_claims, case_offsets) as k (claim, log_offset)
+            join millpond.log l on l.partition = partitions[i] and l.log_offset = k.log_offset
+            join millpond.inbox n on n.subscription_id = subscriptions[i] and n.message_id = l.message_id
+            where k.claim = i;
+        end if;
+        whole := new_dones[i];
+        ran := new_runs[i];
+        if length(whole) < held.size then
+            whole := pg_catalog."bit"(whole::bit, held.size, true);
+            ran := pg_catalog."bit"(ran::bit, held.size * 40, true);
+        end if;
+        if known is not null or length(whole) > held.size
+           or held.done is not null and position(B'1' in (held.done & whole)) > 0 then
+            place := i; lost := false; size := held.size; done := held.done;
+            return next;
+            continue;
+        end if;
+        if home_of is distinct from partitions[i] then
+            select p.queue_id, p.class, q.history into home
+            from millpond.log_partition p join millpond.queue q on q.id = p.queue_id where p.id = partitions[i];
+            home_of := partitions[i];
+        end if;
+        applied := applied || array[i, home.queue_id];
+        if have_cases[i] then
+            insert into millpond.outbox (message_id, subscription_id, queue_id, class, lane, reason, ready_at, created_at,
+                                         sent_at, attempt, releases, suspect, attempts_max, retry_until, checksum,
+                                         kind, key, content_type, headers, last_error, body)
+            -- Of a message that was sent twice under one id, because its answer was lost, one copy is enough.
+            select l.message_id, subscriptions[i], home.queue_id, home.class, k.lane, k.reason,
+                   coalesce(k.due_at, the_time + k.due_in), the_time, coalesce(l.sent_at, l.published_at),
+                   k.attempt, k.releases, k.suspect, l.attempts_max, l.retry_until, l.checksum,
+                   l.kind, l.key, l.content_type, l.headers, k.error, l.body
+            from unnest(case_claims, case_offsets, case_dead, case_reasons, case_lanes, case_due_at, case_due_in,
+                        case_attempts, case_releases, case_suspects, case_errors)
+                 as k (claim, log_offset, dead, reason, lane, due_at, due_in, attempt, releases, suspect, error)
+            join millpond.log l on l.partition = partitions[i] and l.log_offset = k.log_offset
+            where k.claim = i and not k.dead
+            order by l.log_offset
+            on conflict do nothing;
+            insert into millpond.dead_letter (message_id, subscription_id, queue_id, class, reason, detail, died_at,
+                                              sent_at, attempt, releases, attempts_max, checksum, kind, key,
+                                              content_type, headers, body)
+            select l.message_id, subscriptions[i], home.queue_id, home.class, k.reason, k.detail, the_time,
+                   coalesce(l.sent_at, l.published_at), coalesce(l.attempt, 0) + 1, coalesce(l.releases, 0),
+                   l.attempts_max, l.checksum, l.kind, l.key, l.content_type, l.headers, l.body
+            from unnest(case_claims, case_offsets, case_dead, case_reasons, case_details)
+                 as k (claim, log_offset, dead, reason, detail)
+            join millpond.log l on l.partition = partitions[i] and l.log_offset = k.log_offset
+            where k.claim = i and k.dead
+            on conflict do nothing;
+            insert into millpond.event (message_id, queue_id, kind, reason, attempt, releases, worker, error, at)
+            select l.message_id, home.queue_id, k.event, k.reason, coalesce(l.attempt, 0) + 1,
+                   coalesce(l.releases, 0), held.worker, k.error, the_time
+            from unnest(case_claims, case_offsets, case_events, case_event_reasons,
+                        case_details, case_errors)
+                 as k (claim, log_offset, event, reason, detail, error)
+            join millpond.log l on l.partition = partitions[i] and l.log_offset = k.log_offset
+            where k.claim = i
+            order by l.log_offset;
+        end if;
+        if held.done is not null then
+            whole := held.done | whole;
+            ran := held.runs | ran;
+        end if;
+        if position(B'0' in whole) > 0 then
+            update millpond.claim c set done = whole, runs = ran
+            where c.subscription_id = subscriptions[i] and c.partition = partitions[i] and c.to_offset = to_offsets[i];
+            continue;
+        end if;
+        select exists (
+            select 1 from millpond.claim c
+            where c.subscription_id = subscriptions[i] and c.partition = partitions[i] and c.to_offset > to_offsets[i]
+        ) into above;
+        -- The highest claim is the cursor: it stays, as a marker (R7).
+        if above then
+            delete from millpond.claim c
+            where c.subscription_id = subscriptions[i] and c.partition = partitions[i] and c.to_offset = to_offsets[i];
+        else
+            update millpond.claim c set token = null, expires_at = null, in_hand = null, done = null, runs = null
+            where c.subscription_id = subscriptions[i] and c.partition = partitions[i] and c.to_offset = to_offsets[i];
+        end if;
+        if home.history then
+            insert into millpond.history (queue_id, partition, from_offset, to_offset, worker, leased_at, finished_at, runs)
+            values (home.queue_id, partitions[i], held.from_offset, to_offsets[i], held.worker, held.leased_at,
+                    the_time, ran);
+        end if;
+    end loop;
+    insert into millpond.stat_delta (queue_id, kind, minute, done, retried, dead, recovered)
+    select applied[2 * a.place], s.kind, the_time / 60000000, sum(s.done), sum(s.retried), sum(s.dead), sum(s.recovered)
+    from generate_series(1, cardinality(applied) / 2) as a (place)
+    join unnest(stat_claims, stat_kinds, stat_done, stat_retried, stat_dead, stat_recovered)
+         as s (claim, kind, done, retried, dead, recovered) on s.claim = applied[2 * a.place - 1]
+    group by 1, 2;
+end
+$$;

@@ -1,0 +1,98 @@
+-- name: duty_take
+-- Takes a duty, or keeps it; changes nothing while another node has it. What is there is served by the primary key.
+insert into millpond.upkeep as u (duty, owner, until)
+values ($1, $2, millpond.time_of($3) + $4)
+on conflict (duty) do update set owner = excluded.owner, until = excluded.until
+where u.owner = excluded.owner or u.until <= millpond.time_of($3);
+
+-- name: retention_partitions
+-- Every part of every queue; a handful of rows.
+-- Walks the subscriptions; their parts are served by log_partition_part.
+select p.id, p.queue_id, p.first_offset, s.id
+from millpond.log_partition p
+join millpond.subscription s on s.queue_id = p.queue_id and s.name = '';
+
+-- name: retention_live_claims
+-- What is under lease in a partition: the lowest offset of each claim that is not settled.
+-- Served by the primary key.
+select c.to_offset, c.from_offset, c.done from millpond.claim c
+where c.subscription_id = $1 and c.partition = $2 and c.token is not null;
+
+-- name: partition_first_offset
+-- Served by the primary key.
+update millpond.log_partition set first_offset = $2 where id = $1;
+
+-- name: history_delete
+-- Served by history_finished.
+delete from millpond.history where id = any (array(
+    select h.id from millpond.history h where h.finished_at < $1 order by h.finished_at limit $2
+));
+
+-- name: event_delete
+-- Served by event_at.
+delete from millpond.event where id = any (array(
+    select e.id from millpond.event e where e.at < $1 order by e.at limit $2
+));
+
+-- name: dedup_delete
+-- Served by dedup_expires, then by the place of each row. Keys that a send holds at this moment are left alone.
+delete from millpond.dedup where ctid = any (array(
+    select d.ctid from millpond.dedup d where d.expires_at <= $1 order by d.expires_at limit $2 for update skip locked
+));
+
+-- name: inbox_delete
+-- Only what nobody can be given again: it waits nowhere, and no live claim is old enough to hold it.
+-- Served by inbox_committed, then by the place of each row; the rest is served by the keys of the other tables.
+delete from millpond.inbox where ctid = any (array(
+    select i.ctid from millpond.inbox i
+    where i.committed_at < $2 and i.subscription_id = $1
+          and not exists (select 1 from millpond.outbox o where o.message_id = i.message_id)
+          and not exists (select 1 from millpond.log l where l.message_id = i.message_id and l.via_outbox)
+          and not exists (select 1 from millpond.claim c
+                          where c.subscription_id = i.subscription_id and c.token is not null
+                                and c.leased_at <= i.committed_at)
+    order by i.committed_at
+    limit $3
+));
+
+-- name: worker_delete
+-- Walks the workers, which are few.
+delete from millpond.worker where id = any (array(
+    select w.id from millpond.worker w where w.stopped or w.lease_until < $1 limit $2
+));
+
+-- name: marker_delete
+-- Markers that two settles and a lease left behind; the highest claim of a partition stays (R7).
+-- Walks the claims; the higher one is served by the primary key.
+delete from millpond.claim c
+where c.token is null
+      and exists (select 1 from millpond.claim h
+                  where h.subscription_id = c.subscription_id and h.partition = c.partition
+                        and h.to_offset > c.to_offset);
+
+-- name: stat_fold
+-- Sums what transactions have added into the counters of the minute. Reads what was added since the last time.
+with gone as (
+    delete from millpond.stat_delta where ctid = any (array(select d.ctid from millpond.stat_delta d limit $1))
+    returning *
+)
+insert into millpond.stat as s (queue_id, kind, minute, sent, leased, done, retried, dead, recovered)
+-- Every delivery ends in one of four ways, so they are counted together.
+select queue_id, kind, minute, sum(sent), sum(done + retried + dead + recovered), sum(done), sum(retried), sum(dead),
+       sum(recovered)
+from gone group by 1, 2, 3
+on conflict (queue_id, kind, minute) do update
+set sent = s.sent + excluded.sent, leased = s.leased + excluded.leased, done = s.done + excluded.done,
+    retried = s.retried + excluded.retried, dead = s.dead + excluded.dead, recovered = s.recovered + excluded.recovered;
+
+-- name: stat_fold_day
+-- Sums counters older than a day into minute 0. Walks the counters: a day of minutes for each queue and kind.
+with gone as (
+    delete from millpond.stat where minute > 0 and minute < $1 returning *
+)
+insert into millpond.stat as s (queue_id, kind, minute, sent, leased, done, retried, dead, recovered)
+select queue_id, kind, 0, sum(sent), sum(leased), sum(done), sum(retried), sum(dead), sum(recovered)
+from gone group by 1, 2
+on conflict (queue_id, kind, minute) do update
+set sent = s.sent + excluded.sent, leased = s.leased + excluded.leased, done = s.done + excluded.done,
+    retried = s.retried + excluded.retried, dead = s.dead + excluded.dead, recovered = s.recovered + excluded.recovered;

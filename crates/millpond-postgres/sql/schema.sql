@@ -1,0 +1,21 @@
+-- name: schema_server
+-- What must be known of a server before anything else. Reads no table.
+select pg_is_in_recovery(), current_setting('server_version_num')::integer, pg_backend_pid(),
+       current_setting('transaction_read_only')::boolean, current_setting('server_encoding');
+
+-- name: schema_exists
+-- Reads the catalogue.
+select to_regnamespace($1) is not null, to_regclass($1 || '.migration') is not null,
+       to_regclass($1 || '.queue') is not null, has_database_privilege(current_database(), 'create'),
+       coalesce((select has_schema_privilege(n.oid, 'usage') from pg_namespace n where n.nspname = $1), true);
+
+-- name: schema_applied
+-- Reads a handful of rows.
+select name, checksum, applied_at from millpond.migration order by number;
+
+-- name: schema_lock
+-- Held to the end of the transaction, so that two nodes do not migrate at once. Reads no table.
+select pg_advisory_xact_lock(hashtext('millpond.migration'), 0)::text;
+
+-- name: schema_record
+insert into millpond.migration (number, name, checksum, applied_at) values ($1, $2, $3, millpond.time_of(null));

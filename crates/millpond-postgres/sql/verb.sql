@@ -1,0 +1,39 @@
+-- The verbs that run for every message, as functions of the schema (see the migrations): one round trip each, with
+-- the plans of their statements kept by the server's session, whatever proxy is between.
+
+-- name: append
+-- Served by indexes; see the function.
+select millpond.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15);
+
+-- name: outbox_put
+-- Served by indexes; see the function.
+select p.id from millpond.outbox_put($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) as p (id);
+
+-- name: dedup_hold
+-- Served by indexes; see the function.
+select message_id, checksum from millpond.dedup_hold($1, $2, $3, $4, $5, $6);
+
+-- name: partition_of
+-- Served by log_partition_part; see the function.
+select millpond.partition_of($1, $2, $3);
+
+-- name: lease
+-- Served by indexes; see the function.
+select * from millpond.lease($1, $2, $3, $4, $5, $6, $7, $8, $9);
+
+-- name: settle
+-- Served by indexes; see the function.
+select * from millpond.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19,
+                              $20, $21, $22, $23, $24, $25, $26, $27, $28);
+
+-- name: renew
+-- Served by indexes; see the function.
+select * from millpond.renew($1, $2, $3, $4, $5, $6, $7, $8);
+
+-- name: pulse
+-- Served by indexes; see the function.
+select * from millpond.pulse($1, $2);
+
+-- name: relay
+-- Served by indexes; see the function.
+select * from millpond.relay($1, $2);

@@ -1,0 +1,232 @@
+//! One connection to the server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millpond_core::error::{Code, Error};
+use millpond_core::store::Clock;
+use tokio::task::AbortHandle;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Row};
+
+use crate::error::Tried;
+use crate::location::Location;
+use crate::refusal::refused;
+use crate::sql::Statements;
+use crate::tls;
+
+/// How long connecting may take, with everything that is asked before the first use.
+pub(crate) const CONNECT_WAIT: Duration = Duration::from_secs(4);
+
+/// How long a sent byte may stay unconfirmed before the connection counts as lost.
+const TCP_USER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a silent connection is trusted, and how often it is asked then.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+const KEEPALIVE_RETRIES: u32 = 3;
+
+/// Limits in the server, for the case that this process is gone and does not say so. They are a second belt: nothing
+/// relies on them, and a proxy that shares connections does not get them.
+const SERVER_LIMITS: &str =
+    "set statement_timeout = '60s'; set idle_in_transaction_session_timeout = '60s'; set jit = off";
+
+/// The oldest server that is supported.
+const SERVER_VERSION_MIN: i32 = 130_000;
+
+/// A parameter of a statement, with its type: nothing is prepared by name, because a proxy may give the next
+/// transaction another connection.
+pub(crate) type Param<'a> = (&'a (dyn ToSql + Sync), Type);
+
+/// What every connection of a store is made from.
+pub(crate) struct Target {
+    pub(crate) location: Location,
+    pub(crate) statements: Statements,
+    tls: tokio_postgres_rustls::MakeRustlsConnect,
+    /// `None`: the server's.
+    pub(crate) clock: Option<Arc<dyn Clock>>,
+}
+
+impl Target {
+    /// For the place that a URL names.
+    pub(crate) fn new(
+        location: Location,
+        clock: Option<Arc<dyn Clock>>,
+    ) -> millpond_core::error::Result<Self> {
+        let (statements, tls) = (Statements::of(&location.schema), tls::connector(&location)?);
+        Ok(Self { location, statements, tls, clock })
+    }
+
+    /// What makes connections secure.
+    pub(crate) fn tls(&self) -> tokio_postgres_rustls::MakeRustlsConnect {
+        self.tls.clone()
+    }
+
+    /// The driver's settings, with limits on silence.
+    fn config(&self) -> tokio_postgres::Config {
+        let mut config = self.location.config.clone();
+        if config.get_application_name().is_none() {
+            config.application_name("millpond");
+        }
+        config.connect_timeout(CONNECT_WAIT);
+        config.keepalives(true).keepalives_idle(KEEPALIVE_IDLE);
+        config.keepalives_interval(KEEPALIVE_INTERVAL).keepalives_retries(KEEPALIVE_RETRIES);
+        config.tcp_user_timeout(TCP_USER_TIMEOUT);
+        config
+    }
+}
+
+/// An open connection. Dropping it closes it at once, and with it whatever it was doing.
+pub(crate) struct Connection {
+    pub(crate) client: Client,
+    pub(crate) target: Arc<Target>,
+    /// The server's process, as it was when this was opened; behind a proxy it may be another one later.
+    pub(crate) backend: i32,
+    driver: AbortHandle,
+    in_transaction: bool,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl Connection {
+    /// Connects, and refuses a server that cannot hold a store. The connection is driven by the runtime of the caller.
+    pub(crate) async fn open(target: &Arc<Target>) -> Tried<Self> {
+        let opened = tokio::time::timeout(CONNECT_WAIT, Self::open_and_look(target)).await;
+        opened.unwrap_or_else(|_| {
+            let doing = format!("open store `{}`", target.location.shown);
+            let why = format!("the server did not answer within {CONNECT_WAIT:?}");
+            Err(Error::new(Code::StoreUnreachable, doing).because(why).into())
+        })
+    }
+
+    async fn open_and_look(target: &Arc<Target>) -> Tried<Self> {
+        let location = &target.location;
+        let opened = target.config().connect(target.tls.clone()).await;
+        let (client, connection) = opened.map_err(|error| refused(location, &error))?;
+        let driver = tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a connection ended");
+            }
+        });
+        let (driver, target) = (driver.abort_handle(), Arc::clone(target));
+        let mut this = Self { client, target, backend: 0, driver, in_transaction: false };
+        this.look().await?;
+        Ok(this)
+    }
+
+    /// What is asked of every new connection: a server that was the primary may be a standby now.
+    async fn look(&mut self) -> Tried<()> {
+        let row = self.row("schema_server", &[]).await?;
+        let doing = || format!("open store `{}`", self.target.location.shown);
+        let refuse = |code, why: String| Err(Error::new(code, doing()).because(why).into());
+        let version: i32 = row.get(1);
+        if version < SERVER_VERSION_MIN {
+            let why = format!("the server is Postgres {}; 13 and later are supported", version / 10_000);
+            return refuse(Code::UnsupportedStore, why);
+        }
+        if row.get(0) {
+            let why = "the server is in recovery: it is a standby, or still starting; name the primary, or \
+                       `target_session_attrs=read-write` with both";
+            return refuse(Code::StoreUnreachable, why.to_owned());
+        }
+        if row.get(3) {
+            let why = "the database is read-only (default_transaction_read_only is on)";
+            return refuse(Code::StoreUnreachable, why.to_owned());
+        }
+        let encoding: String = row.get(4);
+        if encoding != "UTF8" {
+            let why = format!("the database has the encoding {encoding}; make one with UTF8");
+            return refuse(Code::UnsupportedStore, why);
+        }
+        self.backend = row.get(2);
+        Ok(())
+    }
+
+    /// Sets the limits that the server keeps by itself. Only for a connection that is ours alone.
+    pub(crate) async fn set_limits(&self) -> Tried<()> {
+        Ok(self.client.batch_execute(SERVER_LIMITS).await?)
+    }
+
+    /// The time of the store, if it is not the server's.
+    pub(crate) fn now(&self) -> Option<i64> {
+        self.target.clock.as_ref().map(|clock| clock.micros())
+    }
+
+    /// The rows of a statement.
+    pub(crate) async fn rows(&self, name: &str, params: &[Param<'_>]) -> Tried<Vec<Row>> {
+        Ok(self.client.query_typed(self.target.statements.get(name), params).await?)
+    }
+
+    /// The only row of a statement that always has one.
+    pub(crate) async fn row(&self, name: &str, params: &[Param<'_>]) -> Tried<Row> {
+        Ok(self.client.query_typed_one(self.target.statements.get(name), params).await?)
+    }
+
+    /// The row of a statement that may have one.
+    pub(crate) async fn row_if_any(&self, name: &str, params: &[Param<'_>]) -> Tried<Option<Row>> {
+        Ok(self.client.query_typed_opt(self.target.statements.get(name), params).await?)
+    }
+
+    /// Runs a statement and answers how many rows it changed.
+    pub(crate) async fn run(&self, name: &str, params: &[Param<'_>]) -> Tried<u64> {
+        Ok(self.client.execute_typed(self.target.statements.get(name), params).await?)
+    }
+
+    /// A statement without parameters or rows.
+    pub(crate) async fn step(&self, statement: &str) -> Tried<()> {
+        Ok(self.client.batch_execute(statement).await?)
+    }
+
+    /// Begins a transaction.
+    pub(crate) async fn begin(&mut self, begin: &str) -> Tried<()> {
+        self.in_transaction = true;
+        self.step(begin).await
+    }
+
+    /// Commits it.
+    pub(crate) async fn commit(&mut self) -> Tried<()> {
+        self.step("commit").await?;
+        self.in_transaction = false;
+        Ok(())
+    }
+
+    /// Runs `work` in a transaction of its own, which is committed if it succeeds.
+    pub(crate) async fn transaction<T>(
+        &mut self,
+        begin: &str,
+        work: impl AsyncFnOnce(&mut Self) -> Tried<T>,
+    ) -> Tried<T> {
+        self.begin(begin).await?;
+        match work(self).await {
+            Ok(value) => {
+                self.commit().await?;
+                Ok(value)
+            }
+            Err(fault) => {
+                self.rollback().await;
+                Err(fault)
+            }
+        }
+    }
+
+    /// Rolls back. A connection on which that fails stays as it is, and is closed by the pool.
+    pub(crate) async fn rollback(&mut self) {
+        if self.step("rollback").await.is_ok() {
+            self.in_transaction = false;
+        }
+    }
+
+    /// What drives the connection: aborting it closes the connection.
+    pub(crate) fn driver(&self) -> AbortHandle {
+        self.driver.clone()
+    }
+
+    /// Whether somebody else may use it: it is open and in no transaction.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.in_transaction && !self.client.is_closed()
+    }
+}

@@ -1,0 +1,108 @@
+//! From what Postgres and the network say to what a caller can act on.
+
+use millpond_core::error::{Code, Error};
+use tokio_postgres::error::SqlState;
+
+/// What may go wrong inside the store: the server's word, silence, or a decision of ours that is an error already.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Fault {
+    #[error(transparent)]
+    Postgres(#[from] tokio_postgres::Error),
+    #[error("no answer within {0:?}")]
+    Silence(std::time::Duration),
+    #[error(transparent)]
+    Core(#[from] Error),
+}
+
+/// A result inside the store.
+pub(crate) type Tried<T> = Result<T, Fault>;
+
+/// What a caller is to think when the connection is lost before the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lost {
+    /// It can be asked again: it only read, or a repetition changes nothing.
+    AskAgain,
+    /// It may have been committed.
+    MayHaveHappened,
+}
+
+impl Fault {
+    /// The server did not say what became of the statement.
+    pub(crate) fn is_ambiguous(&self) -> bool {
+        match self {
+            Fault::Core(_) => false,
+            Fault::Silence(_) => true,
+            Fault::Postgres(error) => error.code().is_none_or(|state| ends_the_connection(state)),
+        }
+    }
+
+    /// Another transaction and this one waited for each other, or for too long: nothing was done, and it may be
+    /// tried again at once.
+    pub(crate) fn is_deadlock(&self) -> bool {
+        let state = match self {
+            Fault::Postgres(error) => error.code(),
+            _ => None,
+        };
+        state.is_some_and(|state| {
+            *state == SqlState::T_R_DEADLOCK_DETECTED || *state == SqlState::T_R_SERIALIZATION_FAILURE
+        })
+    }
+
+    /// The public error, with what was being tried.
+    pub(crate) fn into_error(self, doing: &str, lost: Lost) -> Error {
+        if self.is_ambiguous() {
+            let code = match lost {
+                Lost::AskAgain => Code::StoreUnavailable,
+                Lost::MayHaveHappened => Code::UnknownOutcome,
+            };
+            return Error::new(code, doing).because(self);
+        }
+        match self {
+            Fault::Core(error) => error,
+            Fault::Postgres(error) => Error::new(code_of(&error), doing).because(plain(&error)),
+            Fault::Silence(_) => Error::new(Code::StoreUnavailable, doing).because(self),
+        }
+    }
+}
+
+fn ends_the_connection(state: &SqlState) -> bool {
+    let code = state.code();
+    code.starts_with("57P") || code.starts_with("08") || *state == SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN
+}
+
+/// The code for a statement that the server refused, and so did not do.
+pub(crate) fn code_of(error: &tokio_postgres::Error) -> Code {
+    let Some(state) = error.code() else { return Code::StoreUnavailable };
+    match state.code() {
+        "53100" => Code::StorageFull,
+        // Too many connections, no memory, a time limit, a deadlock, the server's start or end.
+        code if ["53", "55", "57", "40", "58"].iter().any(|class| code.starts_with(class)) => {
+            Code::StoreUnavailable
+        }
+        // A standby, or a database that was made read-only.
+        "25006" => Code::StoreUnavailable,
+        // No rights; a table or function that is missing: the schema is another one.
+        "42501" => Code::StoreUnreachable,
+        "42P01" | "42883" | "3F000" => Code::SchemaOlder,
+        _ => Code::Internal,
+    }
+}
+
+/// What the server said, without the driver's words before it.
+pub(crate) fn plain(error: &tokio_postgres::Error) -> String {
+    match error.as_db_error() {
+        Some(said) => {
+            let detail = said.detail().map(|detail| format!(" ({detail})")).unwrap_or_default();
+            format!("{}{detail}", said.message())
+        }
+        None => {
+            let cause = std::error::Error::source(error);
+            cause.map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
+        }
+    }
+}
+
+/// The store has been closed.
+pub(crate) fn closed(doing: &str) -> Error {
+    Error::new(Code::ShuttingDown, doing).because("the store was closed")
+}

@@ -1,0 +1,69 @@
+//! Lease: the next messages after the cursor, and one claim for exactly those.
+
+use millpond_core::message::{Leased, MessageId, Offset};
+use millpond_core::store::{CLAIM_MESSAGES_MAX, Claim, ClaimRef, Lease, LeaseRequest};
+use millpond_core::time::Timestamp;
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+use uuid::Uuid;
+
+use crate::append::number;
+use crate::connection::{Connection, Param};
+use crate::error::Tried;
+
+/// Asks for the messages of the first part that has some.
+pub(crate) async fn lease(connection: &Connection, request: &LeaseRequest) -> Tried<Lease> {
+    let (now, queue) = (connection.now(), number(request.queue));
+    let classes: Vec<i16> = request.turns.iter().map(|(class, _)| i16::from(*class)).collect();
+    let lanes: Vec<i16> = request.turns.iter().map(|(_, lane)| i16::from(lane.number())).collect();
+    let messages_max = request.messages_max.min(CLAIM_MESSAGES_MAX) as i32;
+    let bytes_max = i64::try_from(request.bytes_max).unwrap_or(i64::MAX);
+    let token = Uuid::from_bytes(request.token.0);
+    let params: [Param<'_>; 9] = [
+        (&now, Type::INT8),
+        (&queue, Type::INT4),
+        (&classes, Type::INT2_ARRAY),
+        (&lanes, Type::INT2_ARRAY),
+        (&messages_max, Type::INT4),
+        (&bytes_max, Type::INT8),
+        (&request.hands_empty, Type::BOOL),
+        (&token, Type::UUID),
+        (&request.worker, Type::TEXT),
+    ];
+    let rows = connection.rows("lease", &params).await?;
+    let Some(first) = rows.first() else { return Ok(Lease::Empty) };
+    if first.get::<_, Option<i64>>(3).is_none() {
+        return Ok(Lease::EmptyHandsFirst);
+    }
+    let messages = rows.iter().map(leased).collect::<Tried<Vec<_>>>()?;
+    let held = ClaimRef {
+        subscription: first.get::<_, i32>(0).into(),
+        partition: first.get::<_, i32>(1).into(),
+        to_offset: messages.last().map_or(Offset(0), |last| last.offset),
+        token: request.token,
+    };
+    let leased_at = Timestamp::from_micros(first.get(2));
+    Ok(Lease::Claim(Claim { held, messages, leased_at }))
+}
+
+/// A row of `lease` or `log_read_range`. The attempt is counted here: to be in a claim is to be leased.
+pub(crate) fn leased(row: &Row) -> Tried<Leased> {
+    let body: Vec<u8> = row.try_get(16)?;
+    let intact = body.is_empty() || crc32fast::hash(&body).cast_signed() == row.try_get::<_, i32>(11)?;
+    Ok(Leased {
+        offset: Offset(row.try_get::<_, i64>(3)?.unsigned_abs()),
+        id: MessageId(row.try_get(4)?),
+        attempt: row.try_get::<_, i32>(5)?.unsigned_abs() + 1,
+        releases: row.try_get::<_, i32>(6)?.unsigned_abs(),
+        suspect: row.try_get::<_, i16>(7)?.unsigned_abs(),
+        sent_at: Timestamp::from_micros(row.try_get(8)?),
+        attempts_max: row.try_get::<_, Option<i64>>(9)?.map(|max| u32::try_from(max).unwrap_or(u32::MAX)),
+        retry_until: row.try_get::<_, Option<i64>>(10)?.map(Timestamp::from_micros),
+        kind: row.try_get(12)?,
+        key: row.try_get(13)?,
+        content_type: row.try_get(14)?,
+        headers: row.try_get(15)?,
+        body,
+        intact,
+    })
+}

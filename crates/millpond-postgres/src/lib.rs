@@ -1,0 +1,44 @@
+//! The Postgres store of Millpond: the log, the outbox and everything else in one schema of a database.
+//!
+//! Every verb that runs for a message is a function of the schema, so it takes one round trip and keeps its plans, also
+//! behind a proxy that gives each transaction another connection. Sends are durable before they are acknowledged;
+//! leases and settlements are not flushed, because losing one only means another delivery. Time is the server's.
+//!
+//! The store has threads of its own: what a program's own runtime does, or what blocks it, holds up neither a commit
+//! nor the renewal of a lease.
+
+mod admin;
+mod append;
+mod bits;
+mod capabilities;
+mod columns;
+mod connect;
+mod connection;
+mod error;
+mod find;
+mod inspect;
+mod lane;
+mod lease;
+mod location;
+mod log;
+mod migrate;
+mod outbox;
+mod pool;
+mod queues;
+mod redrive;
+mod refusal;
+mod retention;
+mod runs;
+mod sender;
+mod settle;
+mod sql;
+mod take_over;
+mod tls;
+mod unit;
+mod wake;
+
+pub use connect::{Options, PostgresStore, schema};
+pub use location::Location;
+pub use migrate::Migration;
+pub use tokio_postgres;
+pub use unit::PostgresTx;

@@ -1,0 +1,36 @@
+//! The outbox of the store: due rows move to the log, each deleted and appended in one transaction.
+
+use millpond_core::error::Result;
+use millpond_core::store::{BoxFuture, Outbox, QueueId, Relayed};
+use millpond_core::time::Timestamp;
+use tokio_postgres::types::Type;
+
+use crate::connect::PostgresStore;
+use crate::connection::Connection;
+use crate::error::{Lost, Tried};
+
+impl Outbox for PostgresStore {
+    fn relay(&self, rows_max: usize) -> BoxFuture<'_, Result<Relayed>> {
+        Box::pin(async move {
+            let doing = "move due messages to the log";
+            let relay = async move |connection: &mut Connection| relay(connection, rows_max).await;
+            let relayed = self.main.call(doing, Lost::AskAgain, relay).await?;
+            if relayed.moved != 0 {
+                self.wake.tell();
+            }
+            Ok(relayed)
+        })
+    }
+}
+
+async fn relay(connection: &Connection, rows_max: usize) -> Tried<Relayed> {
+    let now = connection.now();
+    let rows_max = i32::try_from(rows_max).unwrap_or(i32::MAX);
+    let row = connection.row("relay", &[(&now, Type::INT8), (&rows_max, Type::INT4)]).await?;
+    let queues: Option<Vec<i32>> = row.get(1);
+    Ok(Relayed {
+        moved: row.get::<_, i32>(0).unsigned_abs() as usize,
+        queues: queues.unwrap_or_default().into_iter().map(|queue| QueueId(queue.into())).collect(),
+        next_due: row.get::<_, Option<i64>>(2).map(Timestamp::from_micros),
+    })
+}

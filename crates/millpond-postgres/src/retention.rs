@@ -1,0 +1,191 @@
+//! Retention: what is past its time is deleted, in chunks, by one node at a time, each chunk in a transaction of its own.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use millpond_core::store::QueueId;
+use millpond_core::time::{Timestamp, micros};
+use tokio_postgres::types::Type;
+
+use crate::admin::now;
+use crate::append::number;
+use crate::bits::Bits;
+use crate::connection::{Connection, Param};
+use crate::error::Tried;
+use crate::queues::stored_queues;
+
+/// How long a node has the duty.
+const DUTY_LEASE: Duration = Duration::from_secs(60);
+
+/// How long the run log is kept.
+const EVENTS_KEPT: Duration = Duration::from_secs(90 * 24 * 3600);
+
+/// How much longer than its message's row in the log an inbox row is kept.
+const INBOX_GRACE: Duration = Duration::from_secs(24 * 3600);
+
+/// How long a worker that died without a word is shown.
+const WORKER_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// How long counters are kept by the minute.
+const MINUTES_KEPT: i64 = 24 * 60;
+
+/// Losing a deletion in a crash only means that it is done again.
+const BEGIN: &str = "begin; set local synchronous_commit = off";
+
+/// A partition of the log.
+struct Partition {
+    id: i32,
+    queue: QueueId,
+    first_offset: i64,
+    subscription: i32,
+}
+
+/// Deletes at most `rows_max` rows of each table, if this node has the duty; answers how many went.
+pub(crate) async fn retain(connection: &mut Connection, node: &str, rows_max: usize) -> Tried<u64> {
+    if !take_duty(connection, "retention", node).await? {
+        return Ok(0);
+    }
+    let now = now(connection).await?;
+    let rows_max = i64::try_from(rows_max).unwrap_or(i64::MAX);
+    let mut retention = HashMap::new();
+    for queue in stored_queues(connection).await? {
+        retention.insert(queue.id, queue.settings.retention);
+    }
+    let mut gone = retain_log(connection, now, &retention, rows_max).await?;
+    gone += retain_inbox(connection, now, &retention, rows_max).await?;
+    let before = [
+        ("history_delete", now - EVENTS_KEPT),
+        ("event_delete", now - EVENTS_KEPT),
+        ("dedup_delete", now),
+        ("worker_delete", now - WORKER_KEPT),
+    ];
+    for (statement, before) in before {
+        let params: [Param<'_>; 2] = [(&before.as_micros(), Type::INT8), (&rows_max, Type::INT8)];
+        gone += connection.run(statement, &params).await?;
+    }
+    gone += connection.run("marker_delete", &[]).await?;
+    connection.run("stat_fold", &[(&rows_max, Type::INT8)]).await?;
+    let day = i32::try_from(now.as_micros() / 60_000_000 - MINUTES_KEPT).unwrap_or(i32::MAX);
+    gone += connection.run("stat_fold_day", &[(&day, Type::INT4)]).await?;
+    Ok(gone)
+}
+
+async fn take_duty(connection: &Connection, duty: &str, node: &str) -> Tried<bool> {
+    let (now, lease) = (connection.now(), micros(DUTY_LEASE));
+    let params: [Param<'_>; 4] =
+        [(&duty, Type::TEXT), (&node, Type::TEXT), (&now, Type::INT8), (&lease, Type::INT8)];
+    Ok(connection.run("duty_take", &params).await? != 0)
+}
+
+async fn retain_log(
+    connection: &mut Connection,
+    now: Timestamp,
+    retention: &HashMap<QueueId, Duration>,
+    rows_max: i64,
+) -> Tried<u64> {
+    let mut left = rows_max;
+    for partition in partitions(connection).await? {
+        let Some(kept) = retention.get(&partition.queue) else { continue };
+        let before = now - *kept;
+        let delete =
+            async |connection: &mut Connection| retain_partition(connection, &partition, before, left).await;
+        left -= connection.transaction(BEGIN, delete).await?;
+    }
+    Ok((rows_max - left).unsigned_abs())
+}
+
+/// Deletes from the first offset up: never what is not settled, never the highest row (R3). Under the append lock, as
+/// everything that decides by looking at all subscriptions (R7).
+async fn retain_partition(
+    connection: &Connection,
+    partition: &Partition,
+    before: Timestamp,
+    rows_max: i64,
+) -> Tried<i64> {
+    let Partition { id, first_offset, .. } = *partition;
+    connection.row("log_append_lock", &[(&id, Type::INT4)]).await?;
+    let end: i64 = connection.row("log_end", &[(&id, Type::INT4)]).await?.get(0);
+    let most =
+        (end - 1).min(watermark(connection, partition).await?).min(first_offset.saturating_add(rows_max));
+    if most <= first_offset {
+        return Ok(0);
+    }
+    let before = before.as_micros();
+    let search: [Param<'_>; 4] =
+        [(&id, Type::INT4), (&first_offset, Type::INT8), (&most, Type::INT8), (&before, Type::INT8)];
+    let end: i64 = connection.row("log_published_after", &search).await?.get(0);
+    if end <= first_offset {
+        return Ok(0);
+    }
+    let range: [Param<'_>; 3] = [(&id, Type::INT4), (&first_offset, Type::INT8), (&end, Type::INT8)];
+    let gone = connection.run("log_delete", &range).await?;
+    connection.run("partition_first_offset", &[(&id, Type::INT4), (&end, Type::INT8)]).await?;
+    Ok(gone.cast_signed())
+}
+
+/// The lowest offset that is not settled.
+async fn watermark(connection: &Connection, partition: &Partition) -> Tried<i64> {
+    let key: [Param<'_>; 2] = [(&partition.subscription, Type::INT4), (&partition.id, Type::INT4)];
+    let cursor = connection.row_if_any("claim_top", &key).await?;
+    let mut watermark = cursor.map_or(-1, |row| row.get::<_, i64>(0)) + 1;
+    for row in connection.rows("retention_live_claims", &key).await? {
+        let (to, from): (i64, i64) = (row.get(0), row.get(1));
+        let done = row.try_get::<_, Option<Bits>>(2)?.unwrap_or_default();
+        watermark = watermark.min(lowest_clear(to, from, &done));
+    }
+    Ok(watermark)
+}
+
+/// The lowest offset of a claim whose bit is clear; the one after the claim if all are set.
+fn lowest_clear(to: i64, from: i64, done: &Bits) -> i64 {
+    (from..=to).find(|offset| !done.is_set((to - offset).unsigned_abs() as usize)).unwrap_or(to + 1)
+}
+
+async fn partitions(connection: &Connection) -> Tried<Vec<Partition>> {
+    let rows = connection.rows("retention_partitions", &[]).await?;
+    Ok(rows
+        .iter()
+        .map(|row| Partition {
+            id: row.get(0),
+            queue: QueueId(row.get::<_, i32>(1).into()),
+            first_offset: row.get(2),
+            subscription: row.get(3),
+        })
+        .collect())
+}
+
+async fn retain_inbox(
+    connection: &Connection,
+    now: Timestamp,
+    retention: &HashMap<QueueId, Duration>,
+    rows_max: i64,
+) -> Tried<u64> {
+    let mut gone = 0_u64;
+    for (queue, kept) in retention {
+        let subscription = connection.row("subscription_of", &[(&number(*queue), Type::INT4)]).await?;
+        let before = (now - *kept - INBOX_GRACE).as_micros();
+        let left = rows_max - gone.cast_signed();
+        let params: [Param<'_>; 3] =
+            [(&subscription.get::<_, i32>(0), Type::INT4), (&before, Type::INT8), (&left, Type::INT8)];
+        gone += connection.run("inbox_delete", &params).await?;
+    }
+    Ok(gone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_clear_offset_is_found_from_the_low_end() {
+        let mut done = Bits::clear(4);
+        assert_eq!(lowest_clear(13, 10, &done), 10);
+        done.set(3);
+        done.set(2);
+        assert_eq!(lowest_clear(13, 10, &done), 12);
+        done.set(1);
+        done.set(0);
+        assert_eq!(lowest_clear(13, 10, &done), 14);
+        assert_eq!(lowest_clear(13, 10, &Bits::default()), 10);
+    }
+}

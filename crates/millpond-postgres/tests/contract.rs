@@ -1,0 +1,84 @@
+//! The contract that every store must pass, directly and through a proxy that shares connections.
+
+use std::any::Any;
+use std::future::Future;
+use std::sync::Arc;
+
+use millpond_core::capability::Capabilities;
+use millpond_core::error::Result;
+use millpond_core::store::{Clock, Store};
+use millpond_postgres::tokio_postgres::{Client, NoTls};
+use millpond_postgres::{Options, PostgresStore};
+use millpond_testkit::bench::Provider;
+use millpond_testkit::servers::pgbouncer::Pgbouncer;
+use millpond_testkit::servers::postgres::{Postgres, fresh_schema};
+
+const DECLARED: Capabilities =
+    Capabilities { store: "postgres", survives_restart: true, many_processes: true, effects_once: true };
+
+/// Takes every table that a worker or a sender writes to.
+const OCCUPY: &str = "begin; lock table {}.log, {}.claim, {}.outbox, {}.worker, {}.stat_delta in exclusive mode";
+
+/// Waits for a future on the runtime of the scenario.
+fn wait<T>(future: impl Future<Output = T>) -> T {
+    tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(future))
+}
+
+/// A schema of its own in the shared server.
+struct Schema {
+    /// How the store reaches the server.
+    through: &'static str,
+    name: String,
+}
+
+impl Schema {
+    fn direct() -> Self {
+        Self { through: Postgres::shared().url(), name: fresh_schema() }
+    }
+
+    fn through_proxy() -> Self {
+        Self { through: Pgbouncer::shared().url(), name: fresh_schema() }
+    }
+
+    fn url(&self) -> String {
+        let and = if self.through.contains('?') { '&' } else { '?' };
+        format!("{}{and}schema={}", self.through, self.name)
+    }
+}
+
+/// A connection of the scenario's own.
+async fn connect() -> Client {
+    let (client, connection) =
+        millpond_postgres::tokio_postgres::connect(Postgres::shared().url(), NoTls).await.expect("it runs");
+    tokio::spawn(connection);
+    client
+}
+
+impl Provider for Schema {
+    fn declared(&self) -> Capabilities {
+        DECLARED
+    }
+
+    fn open(&self, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>> {
+        let options = Options { clock: Some(clock), ..Options::default() };
+        Ok(Arc::new(wait(PostgresStore::open(&self.url(), options))?))
+    }
+
+    fn occupy(&self) -> Option<Box<dyn Any + Send>> {
+        let occupy = OCCUPY.replace("{}", &self.name);
+        let client = wait(async {
+            let client = connect().await;
+            client.batch_execute(&occupy).await.expect("its turn comes");
+            client
+        });
+        Some(Box::new(client))
+    }
+}
+
+mod direct {
+    millpond_testkit::contract!(super::Schema::direct());
+}
+
+mod through_proxy {
+    millpond_testkit::contract!(super::Schema::through_proxy());
+}
