@@ -10,6 +10,7 @@ mod idle;
 mod machine;
 mod payload;
 mod pickup;
+mod postgres;
 mod report;
 mod send;
 mod usage;
@@ -46,6 +47,18 @@ enum Command {
         #[arg(long, conflicts_with = "only")]
         write: bool,
     },
+    /// Postgres: insert, claim and delete on a plain table; ours beside it; a server of its own, with flushes.
+    Postgres {
+        /// The last line of the output is one JSON object.
+        #[arg(long)]
+        json: bool,
+        /// Rounds of each comparison; the median counts.
+        #[arg(long, default_value_t = 3)]
+        rounds: usize,
+        /// Only these parts: send, single, drain.
+        #[arg(long, value_delimiter = ',')]
+        only: Vec<String>,
+    },
     /// A worker process for the measurements between processes.
     #[command(hide = true)]
     Worker {
@@ -60,6 +73,13 @@ fn main() -> millpond::Result<()> {
     let runtime = runtime.map_err(|error| failed("start a runtime", error))?;
     match Args::parse().command {
         Command::Worker { url } => runtime.block_on(pickup::worker(&url)),
+        Command::Postgres { json, rounds, only } => {
+            let wanted = |part: &str| only.is_empty() || only.iter().any(|name| name == part);
+            let mut report = Report::new(rounds);
+            runtime.block_on(postgres::run(&mut report, rounds, wanted))?;
+            report.print(json);
+            Ok(())
+        }
         Command::Sqlite { json, rounds, only, write } => {
             let report = runtime.block_on(sqlite(rounds, &only))?;
             if write {

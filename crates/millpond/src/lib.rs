@@ -1,6 +1,8 @@
 #![doc = include_str!("front.md")]
 
 mod open;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(doctest)]
 mod readme;
 #[cfg(feature = "sqlite")]

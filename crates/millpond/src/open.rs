@@ -22,6 +22,7 @@ impl Pond {
     /// | `sqlite://app.db`, `sqlite:///var/lib/app.db` | a SQLite file; several processes may share it |
     /// | `sqlite://app.db?synchronous=normal` | the same without a flush for each send: a power cut may lose the last sends |
     /// | `sqlite::memory:` | SQLite in memory, gone with the process |
+    /// | `postgres://user:password@host/database` | a schema of a Postgres database, 13 and later; with the feature `postgres` |
     ///
     /// # Errors
     ///
@@ -58,6 +59,16 @@ impl Deref for Pond {
     }
 }
 
+/// The forms of a URL for which there is a store.
+#[cfg(all(feature = "sqlite", feature = "postgres"))]
+const BUILT_IN: &str = "`sqlite://path`, `sqlite::memory:` and `postgres://user@host/database` are";
+#[cfg(all(feature = "sqlite", not(feature = "postgres")))]
+const BUILT_IN: &str = "`sqlite://path` and `sqlite::memory:` are";
+#[cfg(all(not(feature = "sqlite"), feature = "postgres"))]
+const BUILT_IN: &str = "`postgres://user@host/database` is";
+#[cfg(not(any(feature = "sqlite", feature = "postgres")))]
+const BUILT_IN: &str = "none is; choose a feature of the crate";
+
 async fn store(url: &str) -> Result<Arc<dyn Store>> {
     let refused =
         |why| Error::new(Code::InvalidConfig, format!("open store `{}`", without_password(url))).because(why);
@@ -70,7 +81,12 @@ async fn store(url: &str) -> Result<Arc<dyn Store>> {
         let ended = |error| Error::new(Code::Internal, format!("open store `{url}`")).because(error);
         return Ok(Arc::new(opened.map_err(ended)??));
     }
-    let why = "the URL names no store that is built in; `sqlite://path` and `sqlite::memory:` are";
+    #[cfg(feature = "postgres")]
+    if url.starts_with("postgres:") || url.starts_with("postgresql:") {
+        let options = crate::postgres::Options::default();
+        return Ok(Arc::new(crate::postgres::PostgresStore::open(url, options).await?));
+    }
+    let why = format!("the URL names no store that is built in: {BUILT_IN}");
     Err(Error::new(Code::UnsupportedStore, format!("open store `{}`", without_password(url))).because(why))
 }
 

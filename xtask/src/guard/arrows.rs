@@ -28,16 +28,16 @@ const BANNED: &[(&str, &str)] = &[
 fn allowed(package: &str, development: bool) -> &'static [&'static str] {
     match (package, development) {
         ("millpond-engine", false) => &["millpond-core"],
-        ("millpond-sqlite" | "millpond-webhook", false) => &["millpond-core"],
-        ("millpond", false) => &["millpond-core", "millpond-engine", "millpond-sqlite"],
+        ("millpond-sqlite" | "millpond-postgres" | "millpond-webhook", false) => &["millpond-core"],
+        ("millpond", false) => &["millpond-core", "millpond-engine", "millpond-sqlite", "millpond-postgres"],
         // The facade, and of core what only somebody who operates needs: what it knows of is no promise to users.
         ("millpond-cli", false) => &["millpond", "millpond-core", "millpond-webhook"],
         // It drives the real engine, so that a contract holds for what runs and not for a model of it.
         ("millpond-testkit", false) => &["millpond-core", "millpond-engine"],
         ("millpond-torture" | "millpond-bench", _) => {
-            &["millpond", "millpond-core", "millpond-engine", "millpond-sqlite", "millpond-testkit"]
+            &["millpond", "millpond-core", "millpond-engine", "millpond-sqlite", "millpond-postgres", "millpond-testkit"]
         }
-        ("millpond-sqlite", true) => &["millpond-testkit", "millpond-engine"],
+        ("millpond-sqlite" | "millpond-postgres", true) => &["millpond-testkit", "millpond-engine"],
         ("millpond" | "millpond-cli" | "millpond-engine", true) => {
             &["millpond-testkit", "millpond", "millpond-sqlite"]
         }

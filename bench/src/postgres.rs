@@ -1,0 +1,181 @@
+//! Postgres: ours beside plain SQL on the same server, with what the server spends on each message.
+
+mod floor;
+mod meter;
+
+use std::time::Instant;
+
+use millpond::postgres::tokio_postgres::{Client, NoTls, connect};
+use millpond::{Pond, Worker};
+use millpond_testkit::servers::postgres::{Fsync, Postgres, fresh_schema};
+
+use crate::drain::{Countdown, no_op};
+use crate::failed;
+use crate::payload::{MAIL, mail};
+use crate::report::{Goal, Report, median};
+use meter::Meter;
+
+const BATCH: u64 = 1_000;
+const BATCH_MESSAGES: u64 = 200_000;
+const DRAIN_MESSAGES: u64 = 300_000;
+const SINGLE_MESSAGES: u64 = 20_000;
+const SINGLE_TASKS: u64 = 64;
+
+/// What the server is told; its own default durability stays.
+const SETTINGS: &[&str] = &["shared_buffers=512MB", "max_wal_size=4GB"];
+
+/// A server that flushes, with a connection for questions.
+pub(crate) struct Bench {
+    server: Postgres,
+    client: Client,
+}
+
+/// Medians of what was measured in several rounds.
+#[derive(Default)]
+struct Figures {
+    rates: Vec<f64>,
+    cpu_us: Vec<f64>,
+    wal_bytes: Vec<f64>,
+}
+
+impl Figures {
+    fn take(&mut self, messages: u64, seconds: f64, spent: meter::Spent) {
+        self.rates.push(messages as f64 / seconds);
+        self.cpu_us.push(spent.cpu.as_secs_f64() * 1e6 / messages as f64);
+        self.wal_bytes.push(spent.wal_bytes as f64 / messages as f64);
+    }
+
+    /// Adds the medians; answers that of the rate.
+    fn report(self, report: &mut Report, name: &str) -> f64 {
+        let rate = median(self.rates);
+        report.add(&format!("{name}_per_second"), rate);
+        report.add(&format!("{name}_server_cpu_us"), median(self.cpu_us));
+        report.add(&format!("{name}_wal_bytes"), median(self.wal_bytes));
+        rate
+    }
+}
+
+impl Bench {
+    async fn start() -> millpond::Result<Self> {
+        let server = tokio::task::block_in_place(|| Postgres::start(Fsync::On, SETTINGS));
+        let asked = connect(server.url(), NoTls).await.map_err(|error| failed("connect", error))?;
+        let (client, connection) = asked;
+        tokio::spawn(connection);
+        Ok(Self { server, client })
+    }
+
+    /// A pond in a schema of its own.
+    async fn fresh(&self) -> millpond::Result<Pond> {
+        let pond = Pond::open(&format!("{}?schema={}", self.server.url(), fresh_schema())).await?;
+        pond.declare(&MAIL).await?;
+        Ok(pond)
+    }
+
+    async fn meter(&self) -> millpond::Result<Meter<'_>> {
+        Meter::start(&self.server, &self.client).await
+    }
+}
+
+/// Measures what is asked for.
+pub(crate) async fn run(
+    report: &mut Report,
+    rounds: usize,
+    wanted: impl Fn(&str) -> bool,
+) -> millpond::Result<()> {
+    let bench = Bench::start().await?;
+    if wanted("send") {
+        sends(&bench, report, rounds).await?;
+    }
+    if wanted("single") {
+        singles(&bench, report, rounds).await?;
+    }
+    if wanted("drain") {
+        drains(&bench, report, rounds).await?;
+    }
+    Ok(())
+}
+
+async fn fill(pond: &Pond, count: u64, tasks: u64) -> millpond::Result<()> {
+    let tasks: Vec<_> = (0..tasks)
+        .map(|task| {
+            let pond = pond.clone();
+            tokio::spawn(async move {
+                for batch in 0..count / BATCH / tasks {
+                    let first = (batch * tasks + task) * BATCH;
+                    pond.send(&MAIL, (first..).take(BATCH as usize).map(mail)).await?;
+                }
+                millpond::Result::Ok(())
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.map_err(|error| failed("send", error))??;
+    }
+    Ok(())
+}
+
+async fn sends(bench: &Bench, report: &mut Report, rounds: usize) -> millpond::Result<()> {
+    let (mut floor, mut ours) = (Figures::default(), Figures::default());
+    for _ in 0..rounds {
+        floor::insert(bench, BATCH_MESSAGES, BATCH, 2, &mut floor).await?;
+        let pond = bench.fresh().await?;
+        let (meter, started) = (bench.meter().await?, Instant::now());
+        fill(&pond, BATCH_MESSAGES, 2).await?;
+        ours.take(BATCH_MESSAGES, started.elapsed().as_secs_f64(), meter.spent().await?);
+        pond.close().await;
+    }
+    let floor = floor.report(report, "insert_floor");
+    let ours = ours.report(report, "batch_send");
+    report.goal("batch_send_vs_insert_floor", ours / floor, Goal::AtLeast(1.0));
+    Ok(())
+}
+
+async fn singles(bench: &Bench, report: &mut Report, rounds: usize) -> millpond::Result<()> {
+    let (mut floor, mut ours) = (Figures::default(), Figures::default());
+    for _ in 0..rounds {
+        floor::insert(bench, SINGLE_MESSAGES, 1, 8, &mut floor).await?;
+        let pond = bench.fresh().await?;
+        let (meter, started) = (bench.meter().await?, Instant::now());
+        let tasks: Vec<_> = (0..SINGLE_TASKS)
+            .map(|task| {
+                let pond = pond.clone();
+                tokio::spawn(async move {
+                    for number in 0..SINGLE_MESSAGES / SINGLE_TASKS {
+                        pond.send(&MAIL, [mail(task * 1_000_000 + number)]).await?;
+                    }
+                    millpond::Result::Ok(())
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.map_err(|error| failed("send", error))??;
+        }
+        let count = SINGLE_MESSAGES / SINGLE_TASKS * SINGLE_TASKS;
+        ours.take(count, started.elapsed().as_secs_f64(), meter.spent().await?);
+        pond.close().await;
+    }
+    let floor = floor.report(report, "single_floor_8");
+    let ours = ours.report(report, "single_send_64");
+    report.goal("single_send_64_vs_floor", ours / floor, Goal::AtLeast(4.0));
+    Ok(())
+}
+
+async fn drains(bench: &Bench, report: &mut Report, rounds: usize) -> millpond::Result<()> {
+    let (mut floor, mut ours) = (Figures::default(), Figures::default());
+    for _ in 0..rounds {
+        floor::claim_and_delete(bench, DRAIN_MESSAGES, BATCH, 2, &mut floor).await?;
+        let pond = bench.fresh().await?;
+        fill(&pond, DRAIN_MESSAGES, 2).await?;
+        bench.client.batch_execute("checkpoint").await.map_err(|error| failed("checkpoint", error))?;
+        let countdown = Countdown::from(DRAIN_MESSAGES);
+        let (meter, started, done) = (bench.meter().await?, Instant::now(), countdown.clone());
+        let worker = Worker::new(&pond).state(countdown).handle(&MAIL, no_op);
+        worker.run_until(async move { done.ended().await }).await?;
+        ours.take(DRAIN_MESSAGES, started.elapsed().as_secs_f64(), meter.spent().await?);
+        pond.close().await;
+    }
+    let floor = floor.report(report, "claim_delete_floor");
+    let ours = ours.report(report, "drain");
+    report.goal("drain_vs_floor", ours / floor, Goal::AtLeast(2.5));
+    Ok(())
+}
