@@ -10,9 +10,9 @@ use millpond::{Pond, Worker};
 use millpond_testkit::servers::postgres::{Fsync, Postgres, fresh_schema};
 
 use crate::drain::{Countdown, no_op};
-use crate::failed;
 use crate::payload::{MAIL, mail};
 use crate::report::{Goal, Report, median};
+use crate::{failed, usage};
 use meter::Meter;
 
 const BATCH: u64 = 1_000;
@@ -66,7 +66,11 @@ impl Bench {
 
     /// A pond in a schema of its own.
     async fn fresh(&self) -> millpond::Result<Pond> {
-        let pond = Pond::open(&format!("{}?schema={}", self.server.url(), fresh_schema())).await?;
+        self.open(&fresh_schema()).await
+    }
+
+    async fn open(&self, schema: &str) -> millpond::Result<Pond> {
+        let pond = Pond::open(&format!("{}?schema={schema}", self.server.url())).await?;
         pond.declare(&MAIL).await?;
         Ok(pond)
     }
@@ -162,20 +166,31 @@ async fn singles(bench: &Bench, report: &mut Report, rounds: usize) -> millpond:
 
 async fn drains(bench: &Bench, report: &mut Report, rounds: usize) -> millpond::Result<()> {
     let (mut floor, mut ours) = (Figures::default(), Figures::default());
+    let (mut client_cpu_us, mut per_claim) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         floor::claim_and_delete(bench, DRAIN_MESSAGES, BATCH, 2, &mut floor).await?;
-        let pond = bench.fresh().await?;
+        let schema = fresh_schema();
+        let pond = bench.open(&schema).await?;
         fill(&pond, DRAIN_MESSAGES, 2).await?;
         bench.client.batch_execute("checkpoint").await.map_err(|error| failed("checkpoint", error))?;
         let countdown = Countdown::from(DRAIN_MESSAGES);
         let (meter, started, done) = (bench.meter().await?, Instant::now(), countdown.clone());
+        let client_before = usage::cpu("self");
         let worker = Worker::new(&pond).state(countdown).handle(&MAIL, no_op);
         worker.run_until(async move { done.ended().await }).await?;
         ours.take(DRAIN_MESSAGES, started.elapsed().as_secs_f64(), meter.spent().await?);
+        let client = usage::cpu("self").saturating_sub(client_before);
+        client_cpu_us.push(client.as_secs_f64() * 1e6 / DRAIN_MESSAGES as f64);
+        let claims = format!("select count(*) from {schema}.history");
+        let claims =
+            bench.client.query_one(&claims, &[]).await.map_err(|error| failed("count claims", error))?;
+        per_claim.push(DRAIN_MESSAGES as f64 / claims.get::<_, i64>(0) as f64);
         pond.close().await;
     }
     let floor = floor.report(report, "claim_delete_floor");
     let ours = ours.report(report, "drain");
+    report.add("drain_client_cpu_us", median(client_cpu_us));
+    report.add("drain_messages_per_claim", median(per_claim));
     report.goal("drain_vs_floor", ours / floor, Goal::AtLeast(2.5));
     Ok(())
 }

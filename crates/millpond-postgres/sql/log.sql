@@ -5,9 +5,9 @@ select coalesce((select l.log_offset + 1 from millpond.log l where l.partition =
 
 -- name: log_read_range
 -- Without bodies: what a reclaim must know. Served by the primary key.
-select 0, l.partition, l.published_at, l.log_offset, l.message_id, coalesce(l.attempt, 0), coalesce(l.releases, 0),
-       coalesce(l.suspect, 0::smallint), coalesce(l.sent_at, l.published_at), l.attempts_max, l.retry_until,
-       l.checksum, l.kind, l.key, l.content_type, l.headers, ''::bytea
+select 0, l.partition, l.published_at, l.log_offset, l.message_id, l.attempt, l.releases, l.suspect,
+       coalesce(l.sent_at, l.published_at), l.attempts_max, l.retry_until, l.checksum, l.kind, l.key,
+       l.content_type, l.headers, ''::bytea
 from millpond.log l
 where l.partition = $1 and l.log_offset between $2 and $3
 order by l.log_offset;

@@ -48,14 +48,17 @@ pub(crate) async fn lease(connection: &Connection, request: &LeaseRequest) -> Tr
 
 /// A row of `lease` or `log_read_range`. The attempt is counted here: to be in a claim is to be leased.
 pub(crate) fn leased(row: &Row) -> Tried<Leased> {
+    let counter = |column: usize| {
+        Ok::<u32, tokio_postgres::Error>(row.try_get::<_, Option<i32>>(column)?.unwrap_or(0).unsigned_abs())
+    };
     let body: Vec<u8> = row.try_get(16)?;
     let intact = body.is_empty() || crc32fast::hash(&body).cast_signed() == row.try_get::<_, i32>(11)?;
     Ok(Leased {
         offset: Offset(row.try_get::<_, i64>(3)?.unsigned_abs()),
         id: MessageId(row.try_get(4)?),
-        attempt: row.try_get::<_, i32>(5)?.unsigned_abs() + 1,
-        releases: row.try_get::<_, i32>(6)?.unsigned_abs(),
-        suspect: row.try_get::<_, i16>(7)?.unsigned_abs(),
+        attempt: counter(5)? + 1,
+        releases: counter(6)?,
+        suspect: row.try_get::<_, Option<i16>>(7)?.unwrap_or(0).unsigned_abs(),
         sent_at: Timestamp::from_micros(row.try_get(8)?),
         attempts_max: row.try_get::<_, Option<i64>>(9)?.map(|max| u32::try_from(max).unwrap_or(u32::MAX)),
         retry_until: row.try_get::<_, Option<i64>>(10)?.map(Timestamp::from_micros),

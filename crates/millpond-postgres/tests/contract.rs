@@ -17,7 +17,8 @@ const DECLARED: Capabilities =
     Capabilities { store: "postgres", survives_restart: true, many_processes: true, effects_once: true };
 
 /// Takes every table that a worker or a sender writes to.
-const OCCUPY: &str = "begin; lock table {}.log, {}.claim, {}.outbox, {}.worker, {}.stat_delta in exclusive mode";
+const OCCUPY: &str =
+    "begin; lock table {}.log, {}.claim, {}.outbox, {}.worker, {}.stat_delta in exclusive mode";
 
 /// Waits for a future on the runtime of the scenario.
 fn wait<T>(future: impl Future<Output = T>) -> T {
