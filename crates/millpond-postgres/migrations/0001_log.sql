@@ -248,30 +248,3 @@ create table millpond.stat_delta (
     recovered integer not null default 0,
     kind      text collate "C" not null
 ) with (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
-
--- The given time, or the server's, in microseconds.
-create function millpond.time_of(given bigint) returns bigint language sql volatile as $$
-    select coalesce(given, (extract(epoch from clock_timestamp()) * 1000000)::bigint)
-$$;
-
--- The partition of a part of a queue, made if it is new.
-create function millpond.partition_of(a_queue integer, a_class smallint, a_lane smallint) returns integer
-language plpgsql set enable_seqscan = off as $$
-declare
-    found_id integer;
-begin
-    for attempts in 1..2 loop
-        select p.id into found_id from millpond.log_partition p
-        where p.queue_id = a_queue and p.class = a_class and p.lane = a_lane and p.route = '';
-        exit when found_id is not null;
-        -- Another transaction may make it at the same moment: the second look finds it.
-        insert into millpond.log_partition (queue_id, class, lane, subscription_id)
-        values (a_queue, a_class, a_lane, case when a_lane = 0 then null else
-            (select s.id from millpond.subscription s where s.queue_id = a_queue and s.name = '') end)
-        on conflict do nothing
-        returning id into found_id;
-        exit when found_id is not null;
-    end loop;
-    return found_id;
-end
-$$;

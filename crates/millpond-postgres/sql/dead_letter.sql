@@ -1,16 +1,50 @@
 -- name: dead_letter_redriven
--- Marks it, once: the dead letter stays and names the message that was made of it. A new life: another id, no
--- attempts, no deadline. The relay appends it behind what was sent before.
+-- Marks it, once: the dead letter stays and names the message that was made of it.
 -- Served by the unique (message_id, subscription_id).
-with marked as (
-    update millpond.dead_letter d set redriven_as = $2 where d.message_id = $1 and d.redriven_as is null
-    returning d.*
-), put as (
-    insert into millpond.outbox (message_id, queue_id, class, lane, reason, ready_at, created_at, sent_at, attempt,
-                                 releases, suspect, attempts_max, checksum, kind, key, content_type, headers, body)
-    select $2, m.queue_id, m.class, 0, $3, millpond.time_of($4), millpond.time_of($4), millpond.time_of($4), 0,
-           0, 0, m.attempts_max, m.checksum, m.kind, m.key, m.content_type, m.headers, m.body
-    from marked m
+update millpond.dead_letter set redriven_as = $2, redriven_at = $3 where message_id = $1 and redriven_as is null
+returning id, queue_id, kind;
+
+-- name: dead_letter_look
+-- Served by the unique (message_id, subscription_id).
+select id, redriven_as from millpond.dead_letter where message_id = $1 order by id desc limit 1;
+
+-- name: dead_letter_remove
+-- Served by the unique (message_id, subscription_id).
+delete from millpond.dead_letter where message_id = $1;
+
+-- name: dead_letter_from_outbox
+-- A message that waits in the outbox dies there. Both are served by the primary key of the outbox.
+with gone as (
+    delete from millpond.outbox where seq = $1 returning *
 )
-insert into millpond.stat_delta (queue_id, kind, minute, sent)
-select m.queue_id, coalesce(m.kind, ''), millpond.time_of($4) / 60000000, 1 from marked m;
+insert into millpond.dead_letter (message_id, subscription_id, queue_id, class, reason, detail, died_at, sent_at,
+                                  attempt, releases, attempts_max, checksum, kind, key, content_type, headers, body,
+                                  fingerprint, retry_of)
+select message_id, (select s.id from millpond.subscription s where s.queue_id = gone.queue_id and s.name = ''), queue_id,
+       class, $2, $3, $4, sent_at, attempt, releases, attempts_max, checksum, kind, key, content_type, headers, body, $5,
+       retry_of
+from gone
+on conflict do nothing;
+
+-- name: dead_letter_from_log
+-- A message that is ready dies there. The row of the log is served by its primary key; what a redrive wrote of the
+-- message by event_message.
+insert into millpond.dead_letter (message_id, subscription_id, queue_id, class, reason, detail, died_at, sent_at,
+                                  attempt, releases, attempts_max, checksum, kind, key, content_type, headers, body,
+                                  fingerprint, retry_of)
+select l.message_id, $3, p.queue_id, p.class, $4, $5, $6, coalesce(l.sent_at, l.published_at), coalesce(l.attempt, 0),
+       coalesce(l.releases, 0), l.attempts_max, l.checksum, l.kind, l.key, l.content_type, l.headers, l.body, $7,
+       (select e.retry_of from millpond.event e where e.message_id = l.message_id and e.retry_of is not null limit 1)
+from millpond.log l
+join millpond.log_partition p on p.id = l.partition
+where l.partition = $1 and l.log_offset = $2
+on conflict do nothing;
+
+-- name: outbox_put_redriven
+-- A new life: another id, no attempts, no deadline. The relay appends it behind what was sent before.
+-- The dead letter is served by its primary key.
+insert into millpond.outbox (message_id, queue_id, class, lane, reason, ready_at, created_at, sent_at, attempt, releases,
+                             suspect, attempts_max, checksum, kind, key, content_type, headers, body, retry_of)
+select $2, $6, class, 0, $3, $4, $5, $5, 0, 0, 0, coalesce($7, attempts_max), checksum, kind, key, content_type, headers,
+       body, message_id
+from millpond.dead_letter where id = $1;

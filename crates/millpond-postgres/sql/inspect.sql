@@ -1,7 +1,7 @@
 -- name: inspect_heads
 -- As the pulse, for all queues. Three look-ups a part, served by the primary keys.
 select queue_id, ready, oldest
-from millpond.pulse($1, (select coalesce(array_agg(id), '{}') from millpond.queue))
+from millpond.pulse($1, (select coalesce(array_agg(id), '{}') from millpond.queue), true)
 where queue_id is not null;
 
 -- name: inspect_leased
@@ -13,11 +13,11 @@ join millpond.log_partition p on p.id = c.partition
 where c.token is not null;
 
 -- name: inspect_outbox
--- What waits, in the groups that decide a state. Reads the outbox once.
+-- What waits, in the groups that decide a state. Walks outbox_state, which has all it needs.
 select queue_id, reason, attempt > 0, count(*) from millpond.outbox group by 1, 2, 3;
 
 -- name: inspect_dead
--- Those that were redriven live on under another id. Walks the dead letters.
+-- Those that were redriven live on under another id. Walks dead_letter_open.
 select queue_id, count(*) from millpond.dead_letter where redriven_as is null group by 1;
 
 -- name: inspect_stat
@@ -37,31 +37,9 @@ group by 1;
 
 -- name: inspect_workers
 -- Walks the workers, which are few.
-select id, host, queues, slots, busy, started_at, seen_at, lease_until, stopped, error
+select id, host, queues, slots, busy, started_at, seen_at, lease_until, stopped, error, facts, wish
 from millpond.worker
 order by seen_at desc, id;
-
--- name: inspect_dead_letters
--- Walks the dead letters and sorts them: a person asked.
-select d.message_id, q.name, d.kind, d.key, d.reason, d.detail, d.attempt, d.content_type, d.body, d.sent_at, d.died_at
-from millpond.dead_letter d
-join millpond.queue q on q.id = d.queue_id
-where d.redriven_as is null
-      and ($1::text is null or q.name = $1)
-      and ($2::text is null or d.reason = $2)
-      and ($3::uuid[] is null or d.message_id = any ($3))
-order by d.died_at desc, d.id desc
-limit $4 offset $5;
-
--- name: inspect_dead_letter_count
--- Walks the dead letters: a person asked.
-select count(*)
-from millpond.dead_letter d
-join millpond.queue q on q.id = d.queue_id
-where d.redriven_as is null
-      and ($1::text is null or q.name = $1)
-      and ($2::text is null or d.reason = $2)
-      and ($3::uuid[] is null or d.message_id = any ($3));
 
 -- name: message_in_outbox
 -- Served by the unique (message_id, subscription_id).
@@ -88,7 +66,7 @@ where l.partition = $1 and l.log_offset = $2;
 
 -- name: message_returns
 -- Rows that came through the outbox. Served by log_message.
-select l.partition, l.log_offset, coalesce(l.attempt, 0), coalesce(l.releases, 0), l.published_at, true, p.lane, s.id
+select l.partition, l.log_offset, coalesce(l.attempt, 0), coalesce(l.releases, 0), l.published_at, p.lane, s.id, l.reason
 from millpond.log l
 join millpond.log_partition p on p.id = l.partition
 join millpond.subscription s on s.queue_id = p.queue_id and s.name = ''
@@ -96,8 +74,7 @@ where l.message_id = $1 and l.via_outbox;
 
 -- name: message_at
 -- One row, by its place. Served by the primary key.
-select l.partition, l.log_offset, coalesce(l.attempt, 0), coalesce(l.releases, 0), l.published_at,
-       coalesce(l.via_outbox, false), p.lane, s.id
+select l.partition, l.log_offset, coalesce(l.attempt, 0), coalesce(l.releases, 0), l.published_at, p.lane, s.id, l.reason
 from millpond.log l
 join millpond.log_partition p on p.id = l.partition
 join millpond.subscription s on s.queue_id = p.queue_id and s.name = ''
@@ -123,7 +100,12 @@ order by to_offset limit 1;
 
 -- name: message_events
 -- Served by event_message.
-select kind, reason, attempt, releases, worker, error, at from millpond.event where message_id = $1 order by id;
+select id, message_id, queue_id, kind, reason, attempt, releases, worker, error, at, run, count, name, retry_of
+from millpond.event where message_id = $1 order by id;
+
+-- name: dead_letter_before
+-- The dead letter that a message is a new life of. Served by dead_letter_redriven.
+select message_id from millpond.dead_letter where redriven_as = $1 limit 1;
 
 -- name: main_partitions
 -- Where direct sends go: of one queue, or of all. Walks the parts, which are few.

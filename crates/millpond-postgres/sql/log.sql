@@ -5,7 +5,7 @@ select coalesce((select l.log_offset + 1 from millpond.log l where l.partition =
 
 -- name: log_read_range
 -- Without bodies: what a reclaim must know. Served by the primary key.
-select 0, l.partition, l.published_at, l.log_offset, l.message_id, l.attempt, l.releases, l.suspect,
+select 0, l.partition, l.published_at, l.log_offset, l.log_offset, l.message_id, l.attempt, l.releases, l.suspect,
        coalesce(l.sent_at, l.published_at), l.attempts_max, l.retry_until, l.checksum, l.kind, l.key,
        l.content_type, l.headers, ''::bytea
 from millpond.log l

@@ -1,14 +1,23 @@
 -- name: queue_by_name
--- Served by the unique name.
-select id, name, settings, delivery from millpond.queue where name = $1;
+-- What was changed at run time comes along. Served by the unique name, and the primary key of the changes.
+select q.id, q.name, q.settings, q.delivery,
+       (select array_agg(c.setting) from millpond.setting_change c where c.queue_id = q.id),
+       (select array_agg(c.value) from millpond.setting_change c where c.queue_id = q.id)
+from millpond.queue q where q.name = $1;
 
 -- name: queue_by_id
 -- Served by the primary key.
-select id, name, settings, delivery from millpond.queue where id = $1;
+select q.id, q.name, q.settings, q.delivery,
+       (select array_agg(c.setting) from millpond.setting_change c where c.queue_id = q.id),
+       (select array_agg(c.value) from millpond.setting_change c where c.queue_id = q.id)
+from millpond.queue q where q.id = $1;
 
 -- name: queue_list
 -- Walks the queues, by name.
-select id, name, settings, delivery from millpond.queue order by name;
+select q.id, q.name, q.settings, q.delivery,
+       (select array_agg(c.setting) from millpond.setting_change c where c.queue_id = q.id),
+       (select array_agg(c.value) from millpond.setting_change c where c.queue_id = q.id)
+from millpond.queue q order by q.name;
 
 -- name: queue_add
 -- Another node may add it at the same moment: then nothing is answered. What is there is served by the unique name.
@@ -27,8 +36,8 @@ select id from added;
 update millpond.queue set settings = $2, history = $3 where id = $1;
 
 -- name: partition_place
--- Served by the primary key.
-select queue_id, class, lane from millpond.log_partition where id = $1;
+-- Served by the primary keys.
+select p.queue_id, q.name from millpond.log_partition p join millpond.queue q on q.id = p.queue_id where p.id = $1;
 
 -- name: clock
 -- Reads no table.

@@ -76,23 +76,66 @@ with gone as (
     delete from millpond.stat_delta where ctid = any (array(select d.ctid from millpond.stat_delta d limit $1))
     returning *
 )
-insert into millpond.stat as s (queue_id, kind, minute, sent, leased, done, retried, dead, recovered)
+insert into millpond.stat as s (queue_id, kind, minute, sent, leased, done, retried, dead, recovered, run)
 -- Every delivery ends in one of four ways, so they are counted together.
 select queue_id, kind, minute, sum(sent), sum(done + retried + dead + recovered), sum(done), sum(retried), sum(dead),
-       sum(recovered)
+       sum(recovered), sum(run)
 from gone group by 1, 2, 3
 on conflict (queue_id, kind, minute) do update
 set sent = s.sent + excluded.sent, leased = s.leased + excluded.leased, done = s.done + excluded.done,
-    retried = s.retried + excluded.retried, dead = s.dead + excluded.dead, recovered = s.recovered + excluded.recovered;
+    retried = s.retried + excluded.retried, dead = s.dead + excluded.dead,
+    recovered = s.recovered + excluded.recovered, run = s.run + excluded.run;
 
 -- name: stat_fold_day
--- Sums counters older than a day into minute 0. Walks the counters: a day of minutes for each queue and kind.
+-- Sums counters older than a day by the quarter of an hour, and into minute 0.
+-- Walks the counters: a day of minutes for each queue and kind.
 with gone as (
     delete from millpond.stat where minute > 0 and minute < $1 returning *
+), quarters as (
+    insert into millpond.stat_quarter as s (queue_id, kind, quarter, sent, leased, done, retried, dead, recovered, run)
+    select queue_id, kind, minute / 15, sum(sent), sum(leased), sum(done), sum(retried), sum(dead), sum(recovered), sum(run)
+    from gone group by 1, 2, 3
+    on conflict (queue_id, kind, quarter) do update
+    set sent = s.sent + excluded.sent, leased = s.leased + excluded.leased, done = s.done + excluded.done,
+        retried = s.retried + excluded.retried, dead = s.dead + excluded.dead,
+        recovered = s.recovered + excluded.recovered, run = s.run + excluded.run
 )
-insert into millpond.stat as s (queue_id, kind, minute, sent, leased, done, retried, dead, recovered)
-select queue_id, kind, 0, sum(sent), sum(leased), sum(done), sum(retried), sum(dead), sum(recovered)
+insert into millpond.stat as s (queue_id, kind, minute, sent, leased, done, retried, dead, recovered, run)
+select queue_id, kind, 0, sum(sent), sum(leased), sum(done), sum(retried), sum(dead), sum(recovered), sum(run)
 from gone group by 1, 2
 on conflict (queue_id, kind, minute) do update
 set sent = s.sent + excluded.sent, leased = s.leased + excluded.leased, done = s.done + excluded.done,
-    retried = s.retried + excluded.retried, dead = s.dead + excluded.dead, recovered = s.recovered + excluded.recovered;
+    retried = s.retried + excluded.retried, dead = s.dead + excluded.dead,
+    recovered = s.recovered + excluded.recovered, run = s.run + excluded.run;
+
+-- name: quarter_delete
+-- Walks the counters by the quarter: 90 days of them for each queue and kind.
+delete from millpond.stat_quarter where ctid = any (array(
+    select q.ctid from millpond.stat_quarter q where q.quarter < $1 limit $2
+));
+
+-- name: audit_delete
+-- From the first line up; the last one stays, because the next is chained to it. Served by the primary key.
+delete from millpond.audit where number = any (array(
+    select a.number from millpond.audit a
+    where a.at < $1 and a.number < (select max(number) from millpond.audit)
+    order by a.number limit $2
+));
+
+-- name: dead_letter_delete
+-- One whose hook is to be called still is kept. Served by dead_letter_died.
+delete from millpond.dead_letter where id = any (array(
+    select d.id from millpond.dead_letter d where d.died_at < $1 and d.hook <> 'pending' order by d.died_at limit $2
+));
+
+-- name: cancel_mark_delete
+-- Marks of messages that are in no claim and not beyond the cursor any more.
+-- Walks the marks, which are few; the rest is served by primary keys.
+delete from millpond.cancel x
+where x.log_offset <= (select c.to_offset from millpond.claim c
+                       where c.subscription_id = x.subscription_id and c.partition = x.partition
+                       order by c.to_offset desc limit 1)
+      and not exists (select 1 from millpond.claim c
+                      where c.subscription_id = x.subscription_id and c.partition = x.partition
+                            and c.token is not null and c.from_offset <= x.log_offset
+                            and c.to_offset >= x.log_offset);

@@ -24,15 +24,15 @@ select * from millpond.lease($1, $2, $3, $4, $5, $6, $7, $8, $9);
 -- name: settle
 -- Served by indexes; see the function.
 select * from millpond.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19,
-                              $20, $21, $22, $23, $24, $25, $26, $27, $28);
+                              $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33);
 
 -- name: renew
 -- Served by indexes; see the function.
-select * from millpond.renew($1, $2, $3, $4, $5, $6, $7, $8);
+select * from millpond.renew($1, $2, $3, $4, $5, $6, $7, $8, $9);
 
 -- name: pulse
 -- Served by indexes; see the function.
-select * from millpond.pulse($1, $2);
+select * from millpond.pulse($1, $2, $3);
 
 -- name: relay
 -- Served by indexes; see the function.

@@ -1,7 +1,6 @@
 //! Declarations, redrive, retention, and the end.
 
 use millpond_core::error::Result;
-use millpond_core::message::MessageId;
 use millpond_core::queue::QueueSettings;
 use millpond_core::store::{Admin, BoxFuture, Queue};
 use millpond_core::time::Timestamp;
@@ -10,25 +9,18 @@ use crate::connect::PostgresStore;
 use crate::connection::Connection;
 use crate::error::{Lost, Tried};
 use crate::queues::{declare, stored_queue};
-use crate::redrive::redrive;
 use crate::retention::retain;
 
 impl Admin for PostgresStore {
     fn declare(&self, name: String, settings: QueueSettings) -> BoxFuture<'_, Result<Queue>> {
-        self.main.call("declare a queue", Lost::AskAgain, async move |connection: &mut Connection| {
+        self.write("declare a queue", Lost::AskAgain, async move |connection: &mut Connection| {
             declare(connection, &name, &settings).await
         })
     }
 
     fn queue(&self, name: String) -> BoxFuture<'_, Result<Option<Queue>>> {
         self.read("look a queue up", async move |connection: &mut Connection| {
-            Ok(stored_queue(connection, &name).await?.map(|(queue, _)| queue))
-        })
-    }
-
-    fn redrive(&self, ids: Vec<(MessageId, MessageId)>) -> BoxFuture<'_, Result<u64>> {
-        self.write("redrive dead letters", Lost::MayHaveHappened, async move |connection: &mut Connection| {
-            redrive(connection, &ids).await
+            Ok(stored_queue(connection, &name).await?.map(|stored| stored.queue))
         })
     }
 

@@ -14,6 +14,7 @@ use crate::location::Location;
 use crate::migrate::{self, Migration};
 use crate::pool::Pool;
 use crate::sender::Sender;
+use crate::settle::Homes;
 use crate::wake::Wake;
 
 /// How a store is opened.
@@ -40,6 +41,7 @@ pub struct PostgresStore {
     pub(crate) renewal: Lane,
     pub(crate) sender: Sender,
     pub(crate) wake: Wake,
+    pub(crate) homes: Arc<Homes>,
     pub(crate) target: Arc<Target>,
 }
 
@@ -74,7 +76,7 @@ impl PostgresStore {
         let wake =
             if options.hints && !shared { Wake::start(&sending, &target).await? } else { Wake::none() };
         let sender = Sender::start(sending, wake.clone()).await?;
-        Ok(Self { main, renewal, sender, wake, target })
+        Ok(Self { main, renewal, sender, wake, homes: Arc::default(), target })
     }
 
     /// Runs a read.

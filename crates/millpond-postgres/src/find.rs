@@ -20,11 +20,14 @@ use tokio_postgres::types::Type;
 
 use crate::admin::now;
 use crate::bits::Bits;
+use crate::cell::{attempts_max, id_if_any, instant, instant_if_any, number, small};
 use crate::connection::{Connection, Param};
 use crate::error::Tried;
-use crate::inspect::{instant, instant_if_any};
+use crate::list::Mark;
 use crate::queues::stored_queues;
-use crate::runs::{acknowledged, place};
+use crate::record::Queues;
+use crate::run_log::{enqueue_reason, entry, event_row};
+use crate::runs::{acknowledged, is_cancelled, is_purged, place};
 
 /// How far a sender's clock may be ahead of the store's for its message still to be found.
 const CLOCK_AHEAD_MAX: Duration = Duration::from_secs(2);
@@ -80,9 +83,10 @@ struct LogRow {
     attempt: u32,
     releases: u32,
     published_at: Timestamp,
-    via_outbox: bool,
     lane: u8,
     subscription: i32,
+    /// Why it came through the outbox.
+    reason: Option<String>,
 }
 
 /// A row of the log with what became of it.
@@ -109,7 +113,10 @@ pub(crate) async fn message_view(connection: &Connection, id: MessageId) -> Trie
     let outbox = connection.row_if_any("message_in_outbox", &by_id).await?.map(|row| waiting(&row));
     let dead = connection.row_if_any("message_in_dead_letters", &by_id).await?.map(|row| dead_letter(&row));
     let deliveries = deliveries(connection, now, id, outbox.as_ref(), dead.as_ref()).await?;
-    let direct = deliveries.iter().any(|delivery| !delivery.row.via_outbox);
+    // Why it came into the outbox first; nothing: it was sent straight to the log.
+    let main = |delivery: &&Delivery| delivery.row.lane == Lane::Main.number();
+    let first = deliveries.iter().find(main).and_then(|delivery| delivery.row.reason.clone());
+    let first = first.or_else(|| outbox.as_ref().map(|waiting| waiting.reason.as_str().to_owned()));
     // It has one place: what was put back or buried has left the log, though its rows have not.
     let view = if let Some(waiting) = outbox {
         Some(view_of_waiting(connection, id, waiting).await?)
@@ -121,15 +128,35 @@ pub(crate) async fn message_view(connection: &Connection, id: MessageId) -> Trie
         None
     };
     let Some(mut view) = view else { return Ok(None) };
-    view.events = events(connection, id, view.sent_at, direct, &deliveries).await?;
+    view.events = events(connection, &view, first.as_deref(), &deliveries).await?;
+    let old = connection.row_if_any("dead_letter_before", &by_id).await?.map(|row| MessageId(row.get(0)));
+    view.retry_of = old.or_else(|| view.events.iter().find_map(|event| event.retry_of));
     if let Some(error) = view.events.iter().rev().find_map(|event| event.error.clone()) {
         view.error = Some(error);
     }
     Ok(Some(view))
 }
 
+/// A row of the log, and what became of it.
+pub(crate) struct LogPlace {
+    pub(crate) subscription: i32,
+    pub(crate) partition: i32,
+    pub(crate) offset: i64,
+    pub(crate) place: Place,
+}
+
+/// The latest row of the log that a message has which neither waits in the outbox nor is a dead letter.
+pub(crate) async fn in_log(connection: &Connection, id: MessageId) -> Tried<Option<LogPlace>> {
+    let now = now(connection).await?;
+    let latest = deliveries(connection, now, id, None, None).await?.into_iter().max_by_key(Delivery::order);
+    Ok(latest.map(|Delivery { row, place, .. }| {
+        let LogRow { subscription, partition, offset, .. } = row;
+        LogPlace { subscription, partition, offset, place }
+    }))
+}
+
 /// The first offset of `range` that was published after `instant`; its end if none was.
-async fn published_after(
+pub(crate) async fn published_after(
     connection: &Connection,
     partition: i32,
     range: Range<i64>,
@@ -218,7 +245,14 @@ async fn delivery(connection: &Connection, now: Timestamp, row: LogRow) -> Tried
         let place = if settled { Place::Passed } else { Place::Claimed };
         return Ok(Delivery { row, place, cursor, run: Some(run) });
     }
-    let run = finished_run(connection, &row).await?;
+    let run = match finished_run(connection, &row).await? {
+        Finished::Purged => {
+            let place = Place::Dead { reason: DropReason::Purged };
+            return Ok(Delivery { row, place, cursor, run: None });
+        }
+        Finished::Run(run) => Some(run),
+        Finished::Unknown => None,
+    };
     Ok(Delivery { row, place: Place::Passed, cursor, run })
 }
 
@@ -233,21 +267,42 @@ async fn live_run(connection: &Connection, now: Timestamp, row: &LogRow) -> Trie
     }
     let place = place_in(&found, row);
     let (done, runs): (Option<Bits>, Option<Bits>) = (found.try_get(6)?, found.try_get(7)?);
+    if runs.as_ref().is_some_and(|runs| is_cancelled(runs, place)) {
+        return Ok(None);
+    }
     let leased_at = instant(&found, 5);
     let done_at = done_at(leased_at, runs.as_ref(), place).map(|at| at.min(now));
     let run = Run { worker: found.get(3), expires_at: instant_if_any(&found, 4), leased_at, done_at };
     Ok(Some((run, done.is_some_and(|done| done.is_set(place)))))
 }
 
-async fn finished_run(connection: &Connection, row: &LogRow) -> Tried<Option<Run>> {
+/// What the history tells of a row of the log.
+enum Finished {
+    Run(Run),
+    /// Dropped with all that waited around it.
+    Purged,
+    /// It keeps nothing of it, or nobody had it.
+    Unknown,
+}
+
+async fn finished_run(connection: &Connection, row: &LogRow) -> Tried<Finished> {
     let key: [Param<'_>; 2] = [(&row.partition, Type::INT4), (&row.offset, Type::INT8)];
-    let Some(found) = connection.row_if_any("message_history", &key).await? else { return Ok(None) };
+    let Some(found) = connection.row_if_any("message_history", &key).await? else {
+        return Ok(Finished::Unknown);
+    };
     if row.offset < found.get(0) {
-        return Ok(None);
+        return Ok(Finished::Unknown);
     }
     let (leased_at, runs): (Timestamp, Bits) = (instant(&found, 3), found.try_get(4)?);
-    let done_at = done_at(leased_at, Some(&runs), place_in(&found, row));
-    Ok(Some(Run { worker: found.get(2), expires_at: None, leased_at, done_at }))
+    let place = place_in(&found, row);
+    if is_purged(&runs) {
+        return Ok(Finished::Purged);
+    }
+    if is_cancelled(&runs, place) {
+        return Ok(Finished::Unknown);
+    }
+    let done_at = done_at(leased_at, Some(&runs), place);
+    Ok(Finished::Run(Run { worker: found.get(2), expires_at: None, leased_at, done_at }))
 }
 
 /// The place of a row in the claim or history that was found for it; its second column is its highest offset.
@@ -311,12 +366,16 @@ async fn view_of_delivery(
         (Place::Claimed, Some(run)) => {
             view.attempt += 1;
             view.since = Some(run.leased_at);
+            let key: [Param<'_>; 3] =
+                [(&row.subscription, Type::INT4), (&row.partition, Type::INT4), (&row.offset, Type::INT8)];
+            view.cancel_asked = connection.row_if_any("cancel_of_message", &key).await?.is_some();
             view.worker.clone_from(&run.worker);
             view.lease_until = match run.expires_at {
                 Some(expires_at) => Some(expires_at),
                 None => worker_lease(connection, run.worker.as_deref()).await?,
             };
         }
+        (Place::Dead { reason }, _) => view.reason = Some(reason.as_str().to_owned()),
         (_, run) => {
             view.attempt += 1;
             view.since = run.as_ref().and_then(|run| run.done_at);
@@ -367,6 +426,8 @@ async fn view(
         suspect: envelope.suspect,
         behind: None,
         redriven_as: None,
+        retry_of: None,
+        cancel_asked: false,
         events: Vec::new(),
     })
 }
@@ -374,60 +435,56 @@ async fn view(
 /// The run log of a message. Only what is rare has rows; the rest is read from the message and its claims.
 async fn events(
     connection: &Connection,
-    id: MessageId,
-    sent_at: Timestamp,
-    direct: bool,
+    message: &MessageView,
+    first: Option<&str>,
     deliveries: &[Delivery],
 ) -> Tried<Vec<EventView>> {
-    let word = |kind: EventKind| kind.as_str().to_owned();
-    let sent = EventView {
-        kind: word(EventKind::Enqueue),
-        reason: direct.then(|| "send".to_owned()),
-        attempt: 0,
-        at: sent_at,
-        worker: None,
-        error: None,
-    };
-    // In order of time, then of deliveries; a start comes before its end.
-    let mut ordered = vec![((sent_at, 0, 0), sent)];
+    let MessageView { id, sent_at, .. } = *message;
+    let of = (message.queue.as_str(), message.kind.as_str());
+    let queues = Queues::read(connection).await?;
+    let rows = connection.rows("message_events", &[(&id.0, Type::UUID)]).await?;
+    let mut ordered: Vec<(Mark, EventView)> = rows.iter().map(|row| event_row(row, &queues)).collect();
+    // A redrive has written how it began.
+    if !ordered.iter().any(|(_, event)| event.kind == EventKind::Enqueue) {
+        let (mark, view) = entry(id, of, EventKind::Enqueue, (0, 0), sent_at);
+        let reason = first.map_or(Some("send"), |reason| enqueue_reason(Some(reason)));
+        ordered.push((mark, EventView { reason: reason.map(str::to_owned), ..view }));
+    }
     for Delivery { row, run, .. } in deliveries {
         let Some(run) = run else { continue };
-        let (attempt, delivery) = (row.attempt + 1, row.attempt + row.releases + 1);
-        let event = |kind, at| EventView {
-            kind: word(kind),
-            reason: None,
-            attempt,
-            at,
-            worker: run.worker.clone(),
-            error: None,
+        let counted = (row.attempt + 1, row.attempt + row.releases + 1);
+        let event = |kind, at| {
+            let (mark, view) = entry(id, of, kind, counted, at);
+            (mark, EventView { worker: run.worker.clone(), ..view })
         };
-        ordered.push(((run.leased_at, delivery, 1), event(EventKind::Start, run.leased_at)));
-        ordered.extend(run.done_at.map(|at| ((at, delivery, 2), event(EventKind::Success, at))));
+        ordered.push(event(EventKind::Start, run.leased_at));
+        ordered.extend(run.done_at.map(|at| {
+            let (mark, view) = event(EventKind::Success, at);
+            (mark, EventView { run: Some(at.since(run.leased_at)), ..view })
+        }));
     }
-    for row in connection.rows("message_events", &[(&id.0, Type::UUID)]).await? {
-        let number = |column: usize| row.get::<_, i32>(column).unsigned_abs();
-        let (attempt, releases, at) = (number(2), number(3), instant(&row, 6));
-        let (kind, reason, worker, error) = (row.get(0), Some(row.get(1)), row.get(4), row.get(5));
-        ordered.push(((at, attempt + releases, 2), EventView { kind, reason, attempt, at, worker, error }));
-    }
-    ordered.sort_by_key(|(order, _)| *order);
+    ordered.sort_by_key(|(mark, _)| *mark);
     Ok(ordered.into_iter().map(|(_, event)| event).collect())
 }
 
+/// Whether a message that was sent straight to the log of a queue is kept there.
+pub(crate) async fn direct_row_exists(connection: &Connection, id: MessageId, queue: i32) -> Tried<bool> {
+    Ok(direct_row(connection, id, Some(queue)).await?.is_some())
+}
+
 fn envelope(row: &Row) -> Envelope {
-    let number = |column: usize| row.get::<_, i32>(column).unsigned_abs();
     Envelope {
         queue: row.get(0),
-        class: u8::try_from(row.get::<_, i16>(1)).unwrap_or(0),
+        class: small(row, 1),
         kind: row.get(2),
         key: row.get(3),
         headers: row.get(4),
         content_type: row.get(5),
         body: row.get(6),
-        attempt: number(7),
-        releases: number(8),
+        attempt: number(row, 7),
+        releases: number(row, 8),
         suspect: row.get::<_, i16>(9).unsigned_abs(),
-        attempts_max: row.get::<_, Option<i64>>(10).map(|most| u32::try_from(most).unwrap_or(u32::MAX)),
+        attempts_max: attempts_max(row, 10),
         has_deadline: row.get::<_, Option<i64>>(11).is_some(),
         sent_at: instant(row, 12),
     }
@@ -449,7 +506,7 @@ fn dead_letter(row: &Row) -> Dead {
         reason: row.get(13),
         since: instant(row, 14),
         detail: row.get(15),
-        redriven_as: row.get::<_, Option<uuid::Uuid>>(16).map(MessageId),
+        redriven_as: id_if_any(row, 16),
     }
 }
 
@@ -457,11 +514,11 @@ fn log_row(row: &Row) -> LogRow {
     LogRow {
         partition: row.get(0),
         offset: row.get(1),
-        attempt: row.get::<_, i32>(2).unsigned_abs(),
-        releases: row.get::<_, i32>(3).unsigned_abs(),
+        attempt: number(row, 2),
+        releases: number(row, 3),
         published_at: instant(row, 4),
-        via_outbox: row.get(5),
-        lane: u8::try_from(row.get::<_, i16>(6)).unwrap_or(0),
-        subscription: row.get(7),
+        lane: small(row, 5),
+        subscription: row.get(6),
+        reason: row.get(7),
     }
 }

@@ -3,22 +3,32 @@
 use std::collections::HashMap;
 
 use millpond_core::error::Result;
-use millpond_core::message::{JSON, MessageId};
+use millpond_core::message::MessageId;
+use millpond_core::query::Query;
 use millpond_core::reason::OutboxReason;
 use millpond_core::state::{Place, State};
 use millpond_core::store::{BoxFuture, Inspect, Queue};
-use millpond_core::time::Timestamp;
-use millpond_core::view::{DeadFilter, DeadLetterView, MessageView, Page, QueueView, WorkerView};
+use millpond_core::view::{
+    DeadLetterView, FailureGroup, Find, Found, GroupBy, MessageRow, MessageView, OutboxRow, OutboxSummary,
+    QueueView, StoreInfo, Wish, WorkerView,
+};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
-use uuid::Uuid;
 
+use crate::admin::now;
 use crate::bits::Bits;
+use crate::cell::{count, instant, instant_if_any, number};
+use crate::change::setting_changes;
 use crate::connect::PostgresStore;
-use crate::connection::{Connection, Param};
+use crate::connection::Connection;
+use crate::dead_letters::{dead_letters, groups};
 use crate::error::Tried;
 use crate::find::message_view;
+use crate::info::info;
+use crate::messages::messages;
+use crate::pause::{holding, pauses};
 use crate::queues::stored_queues;
+use crate::waiting::{outbox, summary};
 
 impl Inspect for PostgresStore {
     fn queues(&self) -> BoxFuture<'_, Result<Vec<QueueView>>> {
@@ -33,18 +43,32 @@ impl Inspect for PostgresStore {
         })
     }
 
-    fn dead_letters(&self, filter: DeadFilter, page: Page) -> BoxFuture<'_, Result<Vec<DeadLetterView>>> {
-        self.read("list dead letters", async move |connection: &mut Connection| {
-            dead_letters(connection, &filter, page).await
+    fn messages(&self, find: Find) -> BoxFuture<'_, Result<Found<MessageRow>>> {
+        self.at_one_moment("list messages", async move |connection: &mut Connection| {
+            messages(connection, &find).await
         })
     }
 
-    fn dead_letter_count(&self, filter: DeadFilter) -> BoxFuture<'_, Result<u64>> {
-        self.read("count dead letters", async move |connection: &mut Connection| {
-            let ids = ids(&filter);
-            let row = connection.row("inspect_dead_letter_count", &dead_params(&filter, &ids)).await?;
-            Ok(row.get::<_, i64>(0).unsigned_abs())
+    fn dead_letters(&self, find: Find) -> BoxFuture<'_, Result<Found<DeadLetterView>>> {
+        self.at_one_moment("list dead letters", async move |connection: &mut Connection| {
+            dead_letters(connection, &find).await
         })
+    }
+
+    fn dead_letter_groups(&self, query: Query, by: GroupBy) -> BoxFuture<'_, Result<Vec<FailureGroup>>> {
+        self.at_one_moment("group dead letters", async move |connection: &mut Connection| {
+            groups(connection, &query, by).await
+        })
+    }
+
+    fn outbox(&self, find: Find) -> BoxFuture<'_, Result<Found<OutboxRow>>> {
+        self.at_one_moment("list the outbox", async move |connection: &mut Connection| {
+            outbox(connection, &find).await
+        })
+    }
+
+    fn outbox_summary(&self) -> BoxFuture<'_, Result<Vec<OutboxSummary>>> {
+        self.at_one_moment("sum the outbox up", async |connection: &mut Connection| summary(connection).await)
     }
 
     fn workers(&self) -> BoxFuture<'_, Result<Vec<WorkerView>>> {
@@ -52,21 +76,10 @@ impl Inspect for PostgresStore {
             Ok(connection.rows("inspect_workers", &[]).await?.iter().map(worker_view).collect())
         })
     }
-}
 
-/// A stored time.
-pub(crate) fn instant(row: &Row, column: usize) -> Timestamp {
-    Timestamp::from_micros(row.get(column))
-}
-
-/// A stored time that may be missing.
-pub(crate) fn instant_if_any(row: &Row, column: usize) -> Option<Timestamp> {
-    row.get::<_, Option<i64>>(column).map(Timestamp::from_micros)
-}
-
-/// A count.
-pub(crate) fn count(row: &Row, column: usize) -> u64 {
-    row.get::<_, i64>(column).unsigned_abs()
+    fn info(&self) -> BoxFuture<'_, Result<StoreInfo>> {
+        self.read("look at the store", async |connection: &mut Connection| info(connection).await)
+    }
 }
 
 /// The views of all queues, by number.
@@ -102,6 +115,15 @@ async fn queue_views(connection: &Connection) -> Tried<Vec<QueueView>> {
     for row in connection.rows("inspect_stat", &[]).await? {
         change(&mut views, &row, |view| (view.sent, view.done) = (count(&row, 1), count(&row, 2)));
     }
+    let pauses = pauses(connection, self::now(connection).await?).await?;
+    for (id, view) in &mut views {
+        view.paused_by = holding(&pauses, *id);
+    }
+    for (id, changed) in setting_changes(connection).await? {
+        if let Some(view) = views.get_mut(&id) {
+            view.changes.push(changed);
+        }
+    }
     let mut views: Vec<QueueView> = order.iter().filter_map(|id| views.remove(id)).collect();
     for row in connection.rows("inspect_listeners", &[(&now, Type::INT8)]).await? {
         let name: &str = row.get(0);
@@ -125,6 +147,8 @@ fn empty(queue: Queue) -> QueueView {
         sent: 0,
         oldest_ready: None,
         listeners: 0,
+        changes: Vec::new(),
+        paused_by: Vec::new(),
     }
 }
 
@@ -135,57 +159,20 @@ fn change(views: &mut Views, row: &Row, change: impl FnOnce(&mut QueueView)) {
     }
 }
 
-async fn dead_letters(
-    connection: &Connection,
-    filter: &DeadFilter,
-    page: Page,
-) -> Tried<Vec<DeadLetterView>> {
-    let ids = ids(filter);
-    let most = i64::try_from(page.rows_max).unwrap_or(i64::MAX);
-    let skip = i64::try_from(page.skip).unwrap_or(i64::MAX);
-    let mut params = dead_params(filter, &ids).to_vec();
-    params.extend([(&most as _, Type::INT8), (&skip as _, Type::INT8)]);
-    let rows = connection.rows("inspect_dead_letters", &params).await?;
-    Ok(rows.iter().map(dead_letter_view).collect())
-}
-
-fn dead_params<'p>(filter: &'p DeadFilter, ids: &'p Option<Vec<Uuid>>) -> [Param<'p>; 3] {
-    [(&filter.queue, Type::TEXT), (&filter.reason, Type::TEXT), (ids, Type::UUID_ARRAY)]
-}
-
-/// The ids of a filter; nothing when all match.
-fn ids(filter: &DeadFilter) -> Option<Vec<Uuid>> {
-    (!filter.ids.is_empty()).then(|| filter.ids.iter().map(|id| id.0).collect())
-}
-
-fn dead_letter_view(row: &Row) -> DeadLetterView {
-    let queue: String = row.get(1);
-    DeadLetterView {
-        id: MessageId(row.get(0)),
-        kind: row.get::<_, Option<String>>(2).unwrap_or_else(|| queue.clone()),
-        queue,
-        key: row.get(3),
-        reason: row.get(4),
-        detail: row.get(5),
-        attempt: row.get::<_, i32>(6).unsigned_abs(),
-        content_type: row.get::<_, Option<String>>(7).unwrap_or_else(|| JSON.to_owned()),
-        body: row.get(8),
-        sent_at: instant(row, 9),
-        died_at: instant(row, 10),
-    }
-}
-
 fn worker_view(row: &Row) -> WorkerView {
+    let (facts, wish): (Option<&str>, Option<&str>) = (row.get(10), row.get(11));
     WorkerView {
         id: row.get(0),
         host: row.get(1),
         queues: row.get(2),
-        slots: row.get::<_, i32>(3).unsigned_abs(),
-        busy: row.get::<_, i32>(4).unsigned_abs(),
+        slots: number(row, 3),
+        busy: number(row, 4),
         started_at: instant(row, 5),
         seen_at: instant(row, 6),
         lease_until: instant(row, 7),
         stopped: row.get(8),
         error: row.get(9),
+        facts: facts.and_then(|facts| serde_json::from_str(facts).ok()).unwrap_or_default(),
+        wish: wish.and_then(Wish::parse),
     }
 }

@@ -32,14 +32,15 @@ pub(crate) async fn lease(connection: &Connection, request: &LeaseRequest) -> Tr
     ];
     let rows = connection.rows("lease", &params).await?;
     let Some(first) = rows.first() else { return Ok(Lease::Empty) };
-    if first.get::<_, Option<i64>>(3).is_none() {
-        return Ok(Lease::EmptyHandsFirst);
+    if first.get::<_, Option<i64>>(4).is_none() {
+        let waits = first.get::<_, Option<i32>>(1).is_some();
+        return Ok(if waits { Lease::EmptyHandsFirst } else { Lease::Paused });
     }
     let messages = rows.iter().map(leased).collect::<Tried<Vec<_>>>()?;
     let held = ClaimRef {
         subscription: first.get::<_, i32>(0).into(),
         partition: first.get::<_, i32>(1).into(),
-        to_offset: messages.last().map_or(Offset(0), |last| last.offset),
+        to_offset: Offset(first.get::<_, i64>(3).unsigned_abs()),
         token: request.token,
     };
     let leased_at = Timestamp::from_micros(first.get(2));
@@ -51,21 +52,21 @@ pub(crate) fn leased(row: &Row) -> Tried<Leased> {
     let counter = |column: usize| {
         Ok::<u32, tokio_postgres::Error>(row.try_get::<_, Option<i32>>(column)?.unwrap_or(0).unsigned_abs())
     };
-    let body: Vec<u8> = row.try_get(16)?;
-    let intact = body.is_empty() || crc32fast::hash(&body).cast_signed() == row.try_get::<_, i32>(11)?;
+    let body: Vec<u8> = row.try_get(17)?;
+    let intact = body.is_empty() || crc32fast::hash(&body).cast_signed() == row.try_get::<_, i32>(12)?;
     Ok(Leased {
-        offset: Offset(row.try_get::<_, i64>(3)?.unsigned_abs()),
-        id: MessageId(row.try_get(4)?),
-        attempt: counter(5)? + 1,
-        releases: counter(6)?,
-        suspect: row.try_get::<_, Option<i16>>(7)?.unwrap_or(0).unsigned_abs(),
-        sent_at: Timestamp::from_micros(row.try_get(8)?),
-        attempts_max: row.try_get::<_, Option<i64>>(9)?.map(|max| u32::try_from(max).unwrap_or(u32::MAX)),
-        retry_until: row.try_get::<_, Option<i64>>(10)?.map(Timestamp::from_micros),
-        kind: row.try_get(12)?,
-        key: row.try_get(13)?,
-        content_type: row.try_get(14)?,
-        headers: row.try_get(15)?,
+        offset: Offset(row.try_get::<_, i64>(4)?.unsigned_abs()),
+        id: MessageId(row.try_get(5)?),
+        attempt: counter(6)? + 1,
+        releases: counter(7)?,
+        suspect: row.try_get::<_, Option<i16>>(8)?.unwrap_or(0).unsigned_abs(),
+        sent_at: Timestamp::from_micros(row.try_get(9)?),
+        attempts_max: row.try_get::<_, Option<i64>>(10)?.map(|max| u32::try_from(max).unwrap_or(u32::MAX)),
+        retry_until: row.try_get::<_, Option<i64>>(11)?.map(Timestamp::from_micros),
+        kind: row.try_get(13)?,
+        key: row.try_get(14)?,
+        content_type: row.try_get(15)?,
+        headers: row.try_get(16)?,
         body,
         intact,
     })

@@ -11,11 +11,13 @@ use millpond_core::store::{
     SettleClaim, Settled, Stored, TakeOver, TakenOver,
 };
 use millpond_core::time::{Timestamp, micros};
+use millpond_core::view::Wish;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use crate::append::{Path, append_within, classes_at_once, number};
+use crate::cell::{count, instant, instant_if_any, small};
 use crate::connect::PostgresStore;
 use crate::connection::{Connection, Param};
 use crate::error::{Lost, Tried};
@@ -42,8 +44,9 @@ impl Log for PostgresStore {
     }
 
     fn settle(&self, claims: Vec<SettleClaim>) -> BoxFuture<'_, Result<Vec<Settled>>> {
+        let homes = std::sync::Arc::clone(&self.homes);
         self.main.call("settle messages", Lost::AskAgain, async move |connection: &mut Connection| {
-            settle(connection, &claims).await
+            settle(connection, &homes, &claims).await
         })
     }
 
@@ -118,7 +121,8 @@ pub(crate) fn tokens(count: usize) -> Result<Vec<Token>> {
 async fn renew(connection: &Connection, renewal: &Renewal) -> Tried<Renewed> {
     let (now, lease) = (connection.now(), micros(renewal.lease));
     let (slots, busy) = (renewal.slots.cast_signed(), renewal.busy.cast_signed());
-    let params: [Param<'_>; 8] = [
+    let facts = serde_json::json!(renewal.facts).to_string();
+    let params: [Param<'_>; 9] = [
         (&now, Type::INT8),
         (&renewal.worker, Type::TEXT),
         (&renewal.host, Type::TEXT),
@@ -127,43 +131,51 @@ async fn renew(connection: &Connection, renewal: &Renewal) -> Tried<Renewed> {
         (&busy, Type::INT4),
         (&renewal.error, Type::TEXT),
         (&lease, Type::INT8),
+        (&facts, Type::TEXT),
     ];
     let rows = connection.rows("renew", &params).await?;
     let now = rows.first().map_or(0, |row| row.get(0));
-    Ok(Renewed { now: Timestamp::from_micros(now), claims: rows.iter().filter_map(held).collect() })
+    let wish = rows.first().and_then(|row| row.get::<_, Option<&str>>(1)).and_then(Wish::parse);
+    let claims: Vec<ClaimRef> = rows.iter().filter_map(held).collect();
+    let cancels = rows.iter().flat_map(|row| {
+        let token = held(row).map(|held| held.token);
+        let offsets = row.get::<_, Option<Vec<i64>>>(6).unwrap_or_default();
+        offsets.into_iter().filter_map(move |offset| Some((token?, Offset(offset.unsigned_abs()))))
+    });
+    Ok(Renewed { now: Timestamp::from_micros(now), wish, cancels: cancels.collect(), claims })
 }
 
 /// A row of `renew`; the first says the time and may have no claim.
 fn held(row: &Row) -> Option<ClaimRef> {
     Some(ClaimRef {
-        token: Token(row.get::<_, Option<Uuid>>(4)?.into_bytes()),
-        subscription: row.get::<_, i32>(1).into(),
-        partition: row.get::<_, i32>(2).into(),
-        to_offset: Offset(row.get::<_, i64>(3).unsigned_abs()),
+        token: Token(row.get::<_, Option<Uuid>>(5)?.into_bytes()),
+        subscription: row.get::<_, i32>(2).into(),
+        partition: row.get::<_, i32>(3).into(),
+        to_offset: Offset(row.get::<_, i64>(4).unsigned_abs()),
     })
 }
 
 async fn pulse(connection: &Connection, queues: &[QueueId]) -> Tried<Pulse> {
     let now = connection.now();
     let queues: Vec<i32> = queues.iter().map(|queue| number(*queue)).collect();
-    let rows = connection.rows("pulse", &[(&now, Type::INT8), (&queues, Type::INT4_ARRAY)]).await?;
+    let params: [Param<'_>; 3] = [(&now, Type::INT8), (&queues, Type::INT4_ARRAY), (&false, Type::BOOL)];
+    let rows = connection.rows("pulse", &params).await?;
     let Some(first) = rows.first() else { return Ok(Pulse::default()) };
-    let instant = |row: &Row, column: usize| row.get::<_, Option<i64>>(column).map(Timestamp::from_micros);
     Ok(Pulse {
-        now: instant(first, 0).unwrap_or_default(),
-        next_due: instant(first, 1),
+        now: instant(first, 0),
+        next_due: instant_if_any(first, 1),
+        declarations: count(first, 2),
         heads: rows.iter().filter_map(head).collect(),
     })
 }
 
 /// A row of `pulse`; the first says the time and may have no part.
 fn head(row: &Row) -> Option<Head> {
-    let small = |column: usize| u8::try_from(row.get::<_, i16>(column)).unwrap_or(0);
     Some(Head {
-        queue: QueueId(row.get::<_, Option<i32>>(2)?.into()),
-        class: small(3),
-        lane: Lane::from_number(small(4)).unwrap_or(Lane::Main),
-        ready: row.get::<_, i64>(5).unsigned_abs(),
-        oldest: row.get::<_, Option<i64>>(6).map(Timestamp::from_micros),
+        queue: QueueId(row.get::<_, Option<i32>>(3)?.into()),
+        class: small(row, 4),
+        lane: Lane::from_number(small(row, 5)).unwrap_or(Lane::Main),
+        ready: count(row, 6),
+        oldest: instant_if_any(row, 7),
     })
 }

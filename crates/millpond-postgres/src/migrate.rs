@@ -9,20 +9,23 @@ use crate::sql::in_schema;
 use tokio_postgres::types::Type;
 
 /// The migrations, in order. The first has number 1. Functions have a file each, for readers.
-const MIGRATIONS: [(&str, &str); 1] = [(
-    "0001_log",
-    concat!(
-        include_str!("../migrations/0001_log.sql"),
-        "\n",
-        include_str!("../migrations/0001_log/append.sql"),
-        "\n",
-        include_str!("../migrations/0001_log/lease.sql"),
-        "\n",
-        include_str!("../migrations/0001_log/settle.sql"),
-        "\n",
-        include_str!("../migrations/0001_log/relay.sql"),
+const MIGRATIONS: [(&str, &str); 2] = [
+    ("0001_log", include_str!("../migrations/0001_log.sql")),
+    (
+        "0002_operations",
+        concat!(
+            include_str!("../migrations/0002_operations.sql"),
+            "\n",
+            include_str!("../migrations/0002_operations/append.sql"),
+            "\n",
+            include_str!("../migrations/0002_operations/lease.sql"),
+            "\n",
+            include_str!("../migrations/0002_operations/settle.sql"),
+            "\n",
+            include_str!("../migrations/0002_operations/relay.sql"),
+        ),
     ),
-)];
+];
 
 /// The table of what was applied.
 const TABLE: &str = "create table if not exists millpond.migration (

@@ -29,6 +29,17 @@ const WORKER_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 /// How long counters are kept by the minute.
 const MINUTES_KEPT: i64 = 24 * 60;
 
+const MINUTES_OF_QUARTER: i64 = 15;
+
+/// How long counters are kept by the quarter of an hour.
+const QUARTERS_KEPT: i64 = 90 * 24 * 4;
+
+/// How long the audit is kept.
+const AUDIT_KEPT: Duration = Duration::from_secs(400 * 24 * 3600);
+
+/// How long a dead letter is kept.
+const DEAD_LETTERS_KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
+
 /// Losing a deletion in a crash only means that it is done again.
 const BEGIN: &str = "begin; set local synchronous_commit = off";
 
@@ -58,6 +69,8 @@ pub(crate) async fn retain(connection: &mut Connection, node: &str, rows_max: us
         ("event_delete", now - EVENTS_KEPT),
         ("dedup_delete", now),
         ("worker_delete", now - WORKER_KEPT),
+        ("audit_delete", now - AUDIT_KEPT),
+        ("dead_letter_delete", now - DEAD_LETTERS_KEPT),
     ];
     for (statement, before) in before {
         let params: [Param<'_>; 2] = [(&before.as_micros(), Type::INT8), (&rows_max, Type::INT8)];
@@ -65,8 +78,13 @@ pub(crate) async fn retain(connection: &mut Connection, node: &str, rows_max: us
     }
     gone += connection.run("marker_delete", &[]).await?;
     connection.run("stat_fold", &[(&rows_max, Type::INT8)]).await?;
-    let day = i32::try_from(now.as_micros() / 60_000_000 - MINUTES_KEPT).unwrap_or(i32::MAX);
+    let minute = now.as_micros() / 60_000_000;
+    let day = i32::try_from(minute - MINUTES_KEPT).unwrap_or(i32::MAX);
     gone += connection.run("stat_fold_day", &[(&day, Type::INT4)]).await?;
+    let quarter = i32::try_from(minute / MINUTES_OF_QUARTER - QUARTERS_KEPT).unwrap_or(i32::MAX);
+    let quarters: [Param<'_>; 2] = [(&quarter, Type::INT4), (&rows_max, Type::INT8)];
+    gone += connection.run("quarter_delete", &quarters).await?;
+    gone += connection.run("cancel_mark_delete", &[]).await?;
     Ok(gone)
 }
 
@@ -120,6 +138,14 @@ async fn retain_partition(
     let range: [Param<'_>; 3] = [(&id, Type::INT4), (&first_offset, Type::INT8), (&end, Type::INT8)];
     let gone = connection.run("log_delete", &range).await?;
     connection.run("partition_first_offset", &[(&id, Type::INT4), (&end, Type::INT8)]).await?;
+    let last = end - 1;
+    let marks: [Param<'_>; 4] = [
+        (&partition.subscription, Type::INT4),
+        (&id, Type::INT4),
+        (&first_offset, Type::INT8),
+        (&last, Type::INT8),
+    ];
+    connection.run("cancel_delete_range", &marks).await?;
     Ok(gone.cast_signed())
 }
 

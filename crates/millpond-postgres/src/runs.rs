@@ -9,7 +9,7 @@ use millpond_core::message::Offset;
 use crate::bits::Bits;
 
 /// Bytes of one message: its outcome, and its run time in microseconds.
-const RUN_BYTES: usize = 5;
+pub(crate) const RUN_BYTES: usize = 5;
 
 /// What became of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +17,12 @@ pub(crate) enum Outcome {
     Done = 1,
     Back = 2,
     Dead = 3,
+    /// It was cancelled before the lease that reached it: it was never delivered.
+    Cancelled = 4,
 }
+
+/// The whole of a history row, in one byte: its messages were dropped, and nobody had them.
+const PURGED: u8 = 5;
 
 /// The place of an offset in the claim that ends at `to_offset`; `None` if it is above.
 pub(crate) fn place(to_offset: Offset, offset: Offset) -> Option<usize> {
@@ -50,9 +55,28 @@ impl Runs {
 
 /// How long the handler of an acknowledged message ran; `None` if it was not acknowledged.
 pub(crate) fn acknowledged(runs: &Bits, place: usize) -> Option<Duration> {
-    let run = runs.bytes().get(place * RUN_BYTES..(place + 1) * RUN_BYTES)?;
+    let run = run_at(runs, place)?;
     let micros = u32::from_le_bytes([run[1], run[2], run[3], run[4]]);
     (run[0] == Outcome::Done as u8).then(|| Duration::from_micros(u64::from(micros)))
+}
+
+/// Whether the lease that reached a message passed it by.
+pub(crate) fn is_cancelled(runs: &Bits, place: usize) -> bool {
+    run_at(runs, place).is_some_and(|run| run[0] == Outcome::Cancelled as u8)
+}
+
+fn run_at(runs: &Bits, place: usize) -> Option<&[u8]> {
+    runs.bytes().get(place.checked_mul(RUN_BYTES)?..place.checked_add(1)?.checked_mul(RUN_BYTES)?)
+}
+
+/// A history row whose messages were all dropped.
+pub(crate) fn purged() -> Bits {
+    Bits::of_bytes(vec![PURGED])
+}
+
+/// Whether a history row says that everything in it was dropped.
+pub(crate) fn is_purged(runs: &Bits) -> bool {
+    runs.bytes() == [PURGED]
 }
 
 #[cfg(test)]

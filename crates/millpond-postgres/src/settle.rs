@@ -1,17 +1,21 @@
 //! Settle: how deliveries ended, by the token of their claim. One statement for all claims of a call.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use millpond_core::fingerprint::fingerprint;
 use millpond_core::message::Offset;
 use millpond_core::pick::Lane;
-use millpond_core::reason::OutboxReason;
+use millpond_core::reason::{DropReason, EventKind, OutboxReason};
 use millpond_core::settle::Settlement;
 use millpond_core::store::{ClaimRef, SettleClaim, SettleItem, Settled};
+use millpond_core::time::micros;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use crate::bits::Bits;
+use crate::cancel::by;
 use crate::columns::{instant, wait};
 use crate::connection::{Connection, Param};
 use crate::error::Tried;
@@ -30,10 +34,36 @@ struct Pending<'c> {
     skip: Vec<Offset>,
     /// With a committed effect, though another end was asked for.
     done_anyway: Vec<Offset>,
+    /// What somebody wanted stopped, with who and why: any end but an acknowledgement makes it a dead letter.
+    cancelled: BTreeMap<Offset, Settlement>,
+    /// The queue of the claim, where a dead letter must know it.
+    home: Option<Arc<str>>,
+}
+
+/// The names of the queues of partitions, which never change.
+#[derive(Debug, Default)]
+pub(crate) struct Homes(Mutex<HashMap<i64, Arc<str>>>);
+
+impl Homes {
+    /// The name of the queue of a partition; empty if there is none.
+    async fn of(&self, connection: &Connection, partition: i64) -> Tried<Arc<str>> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&partition).cloned();
+        if let Some(name) = known {
+            return Ok(name);
+        }
+        let row = connection.row_if_any("partition_place", &[(&narrow(partition), Type::INT4)]).await?;
+        let name: Arc<str> = row.map_or_else(String::new, |row| row.get(1)).into();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(partition, Arc::clone(&name));
+        Ok(name)
+    }
 }
 
 /// Settles the items of each claim, or nothing of it if it is no longer held.
-pub(crate) async fn settle(connection: &Connection, claims: &[SettleClaim]) -> Tried<Vec<Settled>> {
+pub(crate) async fn settle(
+    connection: &Connection,
+    homes: &Homes,
+    claims: &[SettleClaim],
+) -> Tried<Vec<Settled>> {
     let mut answers: Vec<Settled> = claims.iter().map(|_| Settled::LeaseLost).collect();
     let mut pending: Vec<Pending<'_>> =
         claims.iter().enumerate().map(|(place, claim)| Pending::new(place, claim)).collect();
@@ -42,6 +72,9 @@ pub(crate) async fn settle(connection: &Connection, claims: &[SettleClaim]) -> T
     for _ in 0..LOOKS_MAX {
         if pending.is_empty() {
             break;
+        }
+        for claim in pending.iter_mut().filter(|claim| claim.home.is_none() && claim.may_bury()) {
+            claim.home = Some(homes.of(connection, claim.claim.held.partition).await?);
         }
         let call = SettleCall::of(&pending);
         let rows = call.run(connection).await?;
@@ -65,7 +98,14 @@ pub(crate) async fn settle(connection: &Connection, claims: &[SettleClaim]) -> T
 
 impl<'c> Pending<'c> {
     fn new(place: usize, claim: &'c SettleClaim) -> Self {
-        Self { place, claim, skip: Vec::new(), done_anyway: Vec::new() }
+        let (skip, done_anyway, cancelled) = (Vec::new(), Vec::new(), BTreeMap::new());
+        Self { place, claim, skip, done_anyway, cancelled, home: None }
+    }
+
+    /// Whether something of it becomes a dead letter.
+    fn may_bury(&self) -> bool {
+        let dies = |item: &SettleItem| matches!(item.settlement, Settlement::Dead { .. });
+        !self.cancelled.is_empty() || self.claim.items.iter().any(dies)
     }
 
     fn key(&self) -> (i64, i64, Offset) {
@@ -84,9 +124,12 @@ impl<'c> Pending<'c> {
         items.into_iter().collect()
     }
 
-    /// What becomes of an item: what was asked for, unless its effect is committed.
-    fn settlement(&self, item: &'c SettleItem) -> &'c Settlement {
-        if self.done_anyway.contains(&item.offset) { &Settlement::Done } else { &item.settlement }
+    /// What becomes of an item: what was asked for, unless its effect is committed or somebody wanted it stopped.
+    fn settlement<'s>(&'s self, item: &'s SettleItem) -> &'s Settlement {
+        if item.settlement == Settlement::Done || self.done_anyway.contains(&item.offset) {
+            return &Settlement::Done;
+        }
+        self.cancelled.get(&item.offset).unwrap_or(&item.settlement)
     }
 
     /// Takes in why the claim was not settled.
@@ -104,6 +147,15 @@ impl<'c> Pending<'c> {
         self.skip.extend(skip);
         let known = known.unwrap_or_default().into_iter().map(|offset| Offset(offset.unsigned_abs()));
         self.done_anyway.extend(known.filter(|offset| !self.skip.contains(offset)));
+        let offsets: Option<Vec<i64>> = row.try_get(5)?;
+        let (actors, reasons): (Option<Vec<String>>, Option<Vec<Option<String>>>) =
+            (row.try_get(6)?, row.try_get(7)?);
+        let asked = offsets.unwrap_or_default().into_iter().zip(actors.unwrap_or_default());
+        for ((offset, actor), reason) in asked.zip(reasons.unwrap_or_default()) {
+            let detail = Some(by(&actor, reason.as_deref()));
+            let dead = Settlement::Dead { reason: DropReason::Cancelled, detail };
+            self.cancelled.insert(Offset(offset.unsigned_abs()), dead);
+        }
         Ok(())
     }
 }
@@ -139,6 +191,10 @@ struct Cases<'c> {
     suspects: Vec<i16>,
     errors: Vec<Option<&'c str>>,
     details: Vec<Option<&'c str>>,
+    classes: Vec<Option<&'c str>>,
+    fingerprints: Vec<Option<String>>,
+    runs: Vec<Option<i64>>,
+    names: Vec<Option<&'c str>>,
 }
 
 /// What is added to the counters if a claim is settled.
@@ -150,13 +206,22 @@ struct Stats {
     retried: Vec<i32>,
     dead: Vec<i32>,
     recovered: Vec<i32>,
+    run: Vec<i64>,
 }
 
-/// Counters of one kind: done, retried, dead, recovered.
-type Counts = [i32; 4];
+/// Counters of one kind.
+#[derive(Default)]
+struct Counts {
+    done: i32,
+    retried: i32,
+    dead: i32,
+    recovered: i32,
+    /// Run times together, in microseconds.
+    run: i64,
+}
 
 impl<'c> SettleCall<'c> {
-    fn of(pending: &[Pending<'c>]) -> Self {
+    fn of(pending: &'c [Pending<'_>]) -> Self {
         let mut call = Self::default();
         for (number, claim) in (1..).zip(pending) {
             call.add(number, claim);
@@ -164,7 +229,7 @@ impl<'c> SettleCall<'c> {
         call
     }
 
-    fn add(&mut self, number: i32, pending: &Pending<'c>) {
+    fn add(&mut self, number: i32, pending: &'c Pending<'_>) {
         let ClaimRef { subscription, partition, to_offset, token } = pending.claim.held;
         let items = pending.items();
         let length = items.last().map_or(0, |(place, _)| place + 1);
@@ -173,7 +238,9 @@ impl<'c> SettleCall<'c> {
         let cases_before = self.cases.claims.len();
         for (place, item) in items {
             let counts = counts.entry(item.kind.as_deref().unwrap_or("")).or_default();
-            let outcome = self.cases.add(number, item, pending.settlement(item), counts);
+            counts.run += micros(item.run);
+            let home = pending.home.as_deref().unwrap_or_default();
+            let outcome = self.cases.add((number, home), item, pending.settlement(item), counts);
             done.set(place);
             runs.record(place, outcome, item.run);
         }
@@ -189,7 +256,7 @@ impl<'c> SettleCall<'c> {
 
     async fn run(&self, connection: &Connection) -> Tried<Vec<Row>> {
         let (now, Self { cases, stats, .. }) = (connection.now(), self);
-        let params: [Param<'_>; 28] = [
+        let params: [Param<'_>; 33] = [
             (&now, Type::INT8),
             (&self.subscriptions, Type::INT4_ARRAY),
             (&self.partitions, Type::INT4_ARRAY),
@@ -212,12 +279,17 @@ impl<'c> SettleCall<'c> {
             (&cases.suspects, Type::INT2_ARRAY),
             (&cases.errors, Type::TEXT_ARRAY),
             (&cases.details, Type::TEXT_ARRAY),
+            (&cases.classes, Type::TEXT_ARRAY),
+            (&cases.fingerprints, Type::TEXT_ARRAY),
+            (&cases.runs, Type::INT8_ARRAY),
+            (&cases.names, Type::TEXT_ARRAY),
             (&stats.claims, Type::INT4_ARRAY),
             (&stats.kinds, Type::TEXT_ARRAY),
             (&stats.done, Type::INT4_ARRAY),
             (&stats.retried, Type::INT4_ARRAY),
             (&stats.dead, Type::INT4_ARRAY),
             (&stats.recovered, Type::INT4_ARRAY),
+            (&stats.run, Type::INT8_ARRAY),
         ];
         connection.rows("settle", &params).await
     }
@@ -227,19 +299,22 @@ impl<'c> Cases<'c> {
     /// Adds what an item needs beside its bit, and counts it.
     fn add(
         &mut self,
-        claim: i32,
+        (claim, home): (i32, &str),
         item: &'c SettleItem,
         settlement: &'c Settlement,
         counts: &mut Counts,
     ) -> Outcome {
-        match settlement {
+        let outcome = match settlement {
             Settlement::Done => {
-                counts[0] += 1;
+                counts.done += 1;
                 return Outcome::Done;
             }
             Settlement::Again { due, attempt, releases, suspect, back } => {
                 let (event, reason) = back.event();
-                counts[if event == millpond_core::reason::EventKind::Recover { 3 } else { 1 }] += 1;
+                match event {
+                    EventKind::Recover => counts.recovered += 1,
+                    _ => counts.retried += 1,
+                }
                 self.dead.push(false);
                 self.reasons.push(back.outbox().as_str());
                 self.lanes.push(i16::from(lane_of(back.outbox(), *suspect).number()));
@@ -251,15 +326,18 @@ impl<'c> Cases<'c> {
                 self.releases.push(releases.cast_signed());
                 self.suspects.push(suspect.cast_signed());
                 self.details.push(None);
+                self.fingerprints.push(None);
                 self.errors.push(item.error.as_deref());
+                Outcome::Back
             }
             Settlement::Dead { reason, detail } => {
-                counts[2] += 1;
+                counts.dead += 1;
                 let detail = detail.as_deref().or(item.error.as_deref());
+                let kind = item.kind.as_deref().unwrap_or(home);
                 self.dead.push(true);
                 self.reasons.push(reason.as_str());
                 self.lanes.push(0);
-                self.events.push(millpond_core::reason::EventKind::Dlq.as_str());
+                self.events.push(EventKind::Dlq.as_str());
                 self.event_reasons.push(reason.as_str());
                 self.due_at.push(None);
                 self.due_in.push(None);
@@ -267,24 +345,35 @@ impl<'c> Cases<'c> {
                 self.releases.push(0);
                 self.suspects.push(0);
                 self.details.push(detail);
+                self.fingerprints.push(Some(fingerprint(
+                    kind,
+                    reason.as_str(),
+                    item.class.as_deref(),
+                    detail,
+                )));
                 self.errors.push(detail);
+                Outcome::Dead
             }
-        }
+        };
         self.claims.push(claim);
         self.offsets.push(item.offset.0.cast_signed());
-        if matches!(settlement, Settlement::Dead { .. }) { Outcome::Dead } else { Outcome::Back }
+        self.classes.push(item.class.as_deref());
+        self.runs.push((!item.run.is_zero()).then(|| micros(item.run)));
+        self.names.push(item.kind.as_deref());
+        outcome
     }
 }
 
 impl Stats {
     fn add(&mut self, claim: i32, counts: BTreeMap<&str, Counts>) {
-        for (kind, [done, retried, dead, recovered]) in counts {
+        for (kind, Counts { done, retried, dead, recovered, run }) in counts {
             self.claims.push(claim);
             self.kinds.push(kind.to_owned());
             self.done.push(done);
             self.retried.push(retried);
             self.dead.push(dead);
             self.recovered.push(recovered);
+            self.run.push(run);
         }
     }
 }

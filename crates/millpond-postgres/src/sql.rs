@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-const FILES: [&str; 10] = [
+const FILES: [&str; 16] = [
     include_str!("../sql/verb.sql"),
     include_str!("../sql/queue.sql"),
     include_str!("../sql/log.sql"),
@@ -14,6 +14,12 @@ const FILES: [&str; 10] = [
     include_str!("../sql/inspect.sql"),
     include_str!("../sql/retention.sql"),
     include_str!("../sql/schema.sql"),
+    include_str!("../sql/list.sql"),
+    include_str!("../sql/operate.sql"),
+    include_str!("../sql/spots.sql"),
+    include_str!("../sql/run_log.sql"),
+    include_str!("../sql/tally.sql"),
+    include_str!("../sql/info.sql"),
 ];
 
 /// The schema's name if the URL gives none; the files are written for it.

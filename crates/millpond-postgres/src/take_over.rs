@@ -15,7 +15,7 @@ use crate::connection::{Connection, Param};
 use crate::error::Tried;
 use crate::lease::leased;
 use crate::log::tokens;
-use crate::queues::queue_of;
+use crate::queues::readable_queue;
 use crate::runs::place;
 use crate::settle::narrow;
 
@@ -121,6 +121,8 @@ async fn take_one(
     let Some(place) = connection.row_if_any("partition_place", &[(&partition, Type::INT4)]).await? else {
         return Ok(None);
     };
+    // A queue that only a later release can read is taken over by a node of that one.
+    let Some(queue) = readable_queue(connection, place.get(0)).await? else { return Ok(None) };
     Ok(Some(TakenOver {
         held: ClaimRef {
             subscription: subscription.into(),
@@ -129,7 +131,7 @@ async fn take_one(
             token,
         },
         old_token: Token(claim.token.into_bytes()),
-        queue: queue_of(connection, place.get(0)).await?,
+        queue,
         worker: claim.worker.clone(),
         in_hand: in_hand.unsigned_abs(),
         unsettled,

@@ -185,7 +185,7 @@ impl EffectTx for PostgresTx {
             let found = stored_queue(self.connection(), &name)
                 .await
                 .map_err(|fault| over(fault, "look a queue up in the job's transaction"))?;
-            Ok(found.map(|(queue, _)| queue))
+            Ok(found.map(|stored| stored.queue))
         })
     }
 

@@ -40,10 +40,10 @@ begin
             published := greatest(published, millpond.time_of(given_now));
             insert into millpond.log (partition, log_offset, published_at, sent_at, message_id, attempt, releases,
                                       suspect, via_outbox, attempts_max, retry_until, checksum, kind, key,
-                                      content_type, headers, body)
+                                      content_type, headers, body, reason)
             select part.id, base + row_number() over (order by o.ready_at, o.seq), published, o.sent_at, o.message_id,
                    o.attempt, o.releases, o.suspect, true, o.attempts_max, o.retry_until, o.checksum, o.kind, o.key,
-                   o.content_type, o.headers, o.body
+                   o.content_type, o.headers, o.body, case when o.retry_of is null then o.reason else 'redrive' end
             from millpond.outbox o
             where o.seq = any (due) and o.queue_id = part.queue_id and o.class = part.class and o.lane = part.lane;
         end loop;

@@ -1,6 +1,7 @@
 -- Settles claims, in the order of their keys (R12), each as a whole or not at all. Answers a row for each claim that
 -- was not settled: lost, or to be looked at again because some of it is settled already, or has a committed effect,
--- or is not in the claim; then with its size, its done set and the offsets that the inbox knows.
+-- or is not in the claim, or is cancelled; then with its size, its done set, the offsets that the inbox knows, and
+-- those that somebody wanted stopped.
 --
 -- What ends otherwise than by an acknowledgement ("case") locks its claim exclusively first and then, in a new
 -- statement, reads the inbox: an effect either committed before and is seen, or cannot commit any more (R15).
@@ -13,10 +14,13 @@ create function millpond.settle(
     case_claims integer[], case_offsets bigint[], case_dead boolean[], case_reasons text[], case_lanes smallint[],
     case_events text[], case_event_reasons text[], case_due_at bigint[], case_due_in bigint[],
     case_attempts integer[], case_releases integer[], case_suspects smallint[], case_errors text[],
-    case_details text[],
+    case_details text[], case_classes text[], case_fingerprints text[], case_runs bigint[], case_names text[],
     stat_claims integer[], stat_kinds text[], stat_done integer[], stat_retried integer[], stat_dead integer[],
-    stat_recovered integer[]
-) returns table (place integer, lost boolean, size integer, done bit varying, known bigint[])
+    stat_recovered integer[], stat_run bigint[]
+) returns table (
+    place integer, lost boolean, size integer, done bit varying, known bigint[],
+    cancelled bigint[], cancel_actors text[], cancel_reasons text[]
+)
 language plpgsql set enable_seqscan = off as $$
 #variable_conflict use_column
 declare
@@ -43,12 +47,20 @@ begin
               and c.token = tokens[i]
         for no key update;
         if not found then
-            place := i; lost := true; size := null; done := null; known := null;
+            place := i; lost := true; size := null; done := null; known := null; cancelled := null;
             return next;
             continue;
         end if;
         known := null;
+        cancelled := null;
         if have_cases[i] then
+            -- A mark that was seen before has made its case a cancelled one.
+            select array_agg(x.log_offset), array_agg(x.actor), array_agg(x.reason)
+            into cancelled, cancel_actors, cancel_reasons
+            from unnest(case_claims, case_offsets, case_dead, case_reasons) as k (claim, log_offset, dead, reason)
+            join millpond.cancel x on x.subscription_id = subscriptions[i] and x.partition = partitions[i]
+                                      and x.log_offset = k.log_offset
+            where k.claim = i and not (k.dead and k.reason = 'cancelled');
             select array_agg(l.log_offset) into known
             from unnest(case_claims, case_offsets) as k (claim, log_offset)
             join millpond.log l on l.partition = partitions[i] and l.log_offset = k.log_offset
@@ -61,7 +73,7 @@ begin
             whole := pg_catalog."bit"(whole::bit, held.size, true);
             ran := pg_catalog."bit"(ran::bit, held.size * 40, true);
         end if;
-        if known is not null or length(whole) > held.size
+        if known is not null or cancelled is not null or length(whole) > held.size
            or held.done is not null and position(B'1' in (held.done & whole)) > 0 then
             place := i; lost := false; size := held.size; done := held.done;
             return next;
@@ -90,25 +102,31 @@ begin
             order by l.log_offset
             on conflict do nothing;
             insert into millpond.dead_letter (message_id, subscription_id, queue_id, class, reason, detail, died_at,
-                                              sent_at, attempt, releases, attempts_max, checksum, kind, key,
-                                              content_type, headers, body)
+                                              sent_at, attempt, releases, attempts_max, error_class, fingerprint,
+                                              worker, retry_of, checksum, kind, key, content_type, headers, body)
+            -- The dead letter that it is a new life of is served by dead_letter_redriven.
             select l.message_id, subscriptions[i], home.queue_id, home.class, k.reason, k.detail, the_time,
                    coalesce(l.sent_at, l.published_at), coalesce(l.attempt, 0) + 1, coalesce(l.releases, 0),
-                   l.attempts_max, l.checksum, l.kind, l.key, l.content_type, l.headers, l.body
-            from unnest(case_claims, case_offsets, case_dead, case_reasons, case_details)
-                 as k (claim, log_offset, dead, reason, detail)
+                   l.attempts_max, k.error_class, k.fingerprint, held.worker,
+                   (select r.message_id from millpond.dead_letter r where r.redriven_as = l.message_id limit 1),
+                   l.checksum, l.kind, l.key, l.content_type, l.headers, l.body
+            from unnest(case_claims, case_offsets, case_dead, case_reasons, case_details, case_classes, case_fingerprints)
+                 as k (claim, log_offset, dead, reason, detail, error_class, fingerprint)
             join millpond.log l on l.partition = partitions[i] and l.log_offset = k.log_offset
             where k.claim = i and k.dead
             on conflict do nothing;
-            insert into millpond.event (message_id, queue_id, kind, reason, attempt, releases, worker, error, at)
+            insert into millpond.event (message_id, queue_id, kind, reason, attempt, releases, worker, error, at, run, name)
             select l.message_id, home.queue_id, k.event, k.reason, coalesce(l.attempt, 0) + 1,
-                   coalesce(l.releases, 0), held.worker, k.error, the_time
-            from unnest(case_claims, case_offsets, case_events, case_event_reasons,
-                        case_details, case_errors)
-                 as k (claim, log_offset, event, reason, detail, error)
+                   coalesce(l.releases, 0), held.worker, k.error, the_time, k.run, k.name
+            from unnest(case_claims, case_offsets, case_events, case_event_reasons, case_errors, case_runs, case_names)
+                 as k (claim, log_offset, event, reason, error, run, name)
             join millpond.log l on l.partition = partitions[i] and l.log_offset = k.log_offset
             where k.claim = i
             order by l.log_offset;
+            delete from millpond.cancel x
+            using unnest(case_claims, case_offsets) as k (claim, log_offset)
+            where k.claim = i and x.subscription_id = subscriptions[i] and x.partition = partitions[i]
+                  and x.log_offset = k.log_offset;
         end if;
         if held.done is not null then
             whole := held.done | whole;
@@ -137,11 +155,12 @@ begin
                     the_time, ran);
         end if;
     end loop;
-    insert into millpond.stat_delta (queue_id, kind, minute, done, retried, dead, recovered)
-    select applied[2 * a.place], s.kind, the_time / 60000000, sum(s.done), sum(s.retried), sum(s.dead), sum(s.recovered)
+    insert into millpond.stat_delta (queue_id, kind, minute, done, retried, dead, recovered, run)
+    select applied[2 * a.place], s.kind, the_time / 60000000, sum(s.done), sum(s.retried), sum(s.dead),
+           sum(s.recovered), sum(s.run)
     from generate_series(1, cardinality(applied) / 2) as a (place)
-    join unnest(stat_claims, stat_kinds, stat_done, stat_retried, stat_dead, stat_recovered)
-         as s (claim, kind, done, retried, dead, recovered) on s.claim = applied[2 * a.place - 1]
+    join unnest(stat_claims, stat_kinds, stat_done, stat_retried, stat_dead, stat_recovered, stat_run)
+         as s (claim, kind, done, retried, dead, recovered, run) on s.claim = applied[2 * a.place - 1]
     group by 1, 2;
 end
 $$;
