@@ -242,9 +242,15 @@ create table millpond.stat_delta (
     queue_id  integer not null,
     minute    integer not null,
     sent      integer not null default 0,
+    leased    integer not null default 0,
     done      integer not null default 0,
     retried   integer not null default 0,
     dead      integer not null default 0,
     recovered integer not null default 0,
     kind      text collate "C" not null
 ) with (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+-- The given time, or the server's, in microseconds.
+create function millpond.time_of(given bigint) returns bigint language sql volatile as $$
+    select coalesce(given, (extract(epoch from clock_timestamp()) * 1000000)::bigint)
+$$;

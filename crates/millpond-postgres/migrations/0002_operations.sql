@@ -104,11 +104,6 @@ create index event_queue on millpond.event (queue_id, at);
 
 alter table millpond.worker add column facts text, add column wish text;
 
--- The given time, or the server's, in microseconds.
-create function millpond.time_of(given bigint) returns bigint language sql volatile as $$
-    select coalesce(given, (extract(epoch from clock_timestamp()) * 1000000)::bigint)
-$$;
-
 -- The partition of a part of a queue, made if it is new.
 create function millpond.partition_of(a_queue integer, a_class smallint, a_lane smallint) returns integer
 language plpgsql set enable_seqscan = off as $$

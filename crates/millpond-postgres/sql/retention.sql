@@ -77,8 +77,7 @@ with gone as (
     returning *
 )
 insert into millpond.stat as s (queue_id, kind, minute, sent, leased, done, retried, dead, recovered, run)
--- Every delivery ends in one of four ways, so they are counted together.
-select queue_id, kind, minute, sum(sent), sum(done + retried + dead + recovered), sum(done), sum(retried), sum(dead),
+select queue_id, kind, minute, sum(sent), sum(leased), sum(done), sum(retried), sum(dead),
        sum(recovered), sum(run)
 from gone group by 1, 2, 3
 on conflict (queue_id, kind, minute) do update

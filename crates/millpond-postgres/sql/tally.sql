@@ -6,7 +6,7 @@ select s.minute, sum(s.sent)::bigint, sum(s.leased)::bigint, sum(s.done)::bigint
 from (
     select queue_id, kind, minute, sent, leased, done, retried, dead, recovered, run from millpond.stat
     union all
-    select queue_id, kind, minute, sent, done + retried + dead + recovered, done, retried, dead, recovered, run
+    select queue_id, kind, minute, sent, leased, done, retried, dead, recovered, run
     from millpond.stat_delta
 ) s
 join millpond.queue q on q.id = s.queue_id
@@ -26,7 +26,7 @@ from (
     select queue_id, kind, minute / 15, sent, leased, done, retried, dead, recovered, run
     from millpond.stat where minute >= greatest($3 * 15, 1) and minute < $4 * 15
     union all
-    select queue_id, kind, minute / 15, sent, done + retried + dead + recovered, done, retried, dead, recovered, run
+    select queue_id, kind, minute / 15, sent, leased, done, retried, dead, recovered, run
     from millpond.stat_delta where minute >= $3 * 15 and minute < $4 * 15
 ) s
 join millpond.queue q on q.id = s.queue_id

@@ -22,6 +22,9 @@ declare
     last_offset bigint;
     total_bytes bigint;
     passed bigint;
+    one_kind text;
+    other_kind text;
+    named bigint;
     marks bigint[];
     first_row bigint;
     whole bit varying;
@@ -80,8 +83,9 @@ begin
             end if;
             most := least(most, greatest(first_suspect, 1));
         end if;
-        select max(next.log_offset), sum(next.bytes) into last_offset, total_bytes from (
-            select l.log_offset, octet_length(l.body) as bytes from millpond.log l
+        select max(next.log_offset), sum(next.bytes), min(next.kind), max(next.kind), count(next.kind)
+        into last_offset, total_bytes, one_kind, other_kind, named from (
+            select l.log_offset, octet_length(l.body) as bytes, l.kind collate "C" as kind from millpond.log l
             where l.partition = part.id and l.log_offset > cursor_at
             order by l.log_offset limit most
         ) next;
@@ -114,8 +118,8 @@ begin
             whole := repeat('0', (last_offset - cursor_at)::integer)::bit varying;
             ran := repeat('0', (last_offset - cursor_at)::integer * 40)::bit varying;
             for i in 1..cardinality(marks) loop
-                whole := set_bit(whole::bit, (last_offset - marks[i])::integer, 1);
-                ran := set_bit(ran::bit, (last_offset - marks[i])::integer * 40 + 5, 1);
+                whole := set_bit(whole::"bit", (last_offset - marks[i])::integer, 1);
+                ran := set_bit(ran::"bit", (last_offset - marks[i])::integer * 40 + 5, 1);
             end loop;
             delete from millpond.cancel x
             where x.subscription_id = part.subscription_id and x.partition = part.id
@@ -124,6 +128,18 @@ begin
         the_time := millpond.time_of(given_now);
         insert into millpond.claim (subscription_id, partition, to_offset, from_offset, token, worker, leased_at, done, runs)
         values (part.subscription_id, part.id, last_offset, cursor_at + 1, a_token, a_worker, the_time, whole, ran);
+        -- Nearly always they are of one kind.
+        if marks is null and one_kind is not distinct from other_kind
+           and named in (0, last_offset - cursor_at) then
+            insert into millpond.stat_delta (queue_id, kind, minute, leased)
+            values (a_queue, coalesce(one_kind, ''), the_time / 60000000, last_offset - cursor_at);
+        else
+            insert into millpond.stat_delta (queue_id, kind, minute, leased)
+            select a_queue, coalesce(l.kind, ''), the_time / 60000000, count(*) from millpond.log l
+            where l.partition = part.id and l.log_offset between cursor_at + 1 and last_offset
+                  and (marks is null or l.log_offset <> all (marks))
+            group by 2;
+        end if;
         -- The old cursor, if all of it is settled, is not needed below a higher claim.
         if marker then
             delete from millpond.claim c

@@ -70,8 +70,8 @@ begin
         whole := new_dones[i];
         ran := new_runs[i];
         if length(whole) < held.size then
-            whole := pg_catalog."bit"(whole::bit, held.size, true);
-            ran := pg_catalog."bit"(ran::bit, held.size * 40, true);
+            whole := pg_catalog."bit"(whole, held.size, true);
+            ran := pg_catalog."bit"(ran, held.size * 40, true);
         end if;
         if known is not null or cancelled is not null or length(whole) > held.size
            or held.done is not null and position(B'1' in (held.done & whole)) > 0 then
