@@ -3,10 +3,11 @@
 use std::process::ExitCode;
 
 use millpond::Timestamp;
-use millpond::sqlite::{Migration, schema};
+use millpond::sqlite::schema;
 use serde::Serialize;
 
 use crate::exit::{Done, Failure};
+use crate::open::Migration;
 use crate::output::{Column, note};
 use crate::{Context, instant, open};
 

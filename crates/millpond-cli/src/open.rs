@@ -1,14 +1,18 @@
 //! Opening the store. Only a command that adds something makes a store that is missing; the others say how.
 
+pub(crate) mod postgres;
+
 use std::error::Error as _;
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use millpond::sqlite::{Location, Migration, Options, SqliteStore, rusqlite, schema};
+pub(crate) use millpond::sqlite::Migration;
+use millpond::sqlite::{Location, Options, SqliteStore, rusqlite, schema};
 use millpond::{Code, Error, Pond};
 
 use crate::exit::{Exit, Failure};
+pub(crate) use postgres::is_postgres;
 
 /// The store at `url`, which must be there and have its schema.
 pub(crate) async fn existing(url: &str) -> Result<Pond, Failure> {
@@ -26,7 +30,7 @@ pub(crate) async fn to_write(url: &str) -> Result<Pond, Failure> {
 async fn has_schema(url: &str) -> Result<(), Failure> {
     let migrations = look(url).await?;
     if migrations.iter().all(|migration| migration.applied_at.is_none()) && !in_memory(url) {
-        return Err(no_schema(url));
+        return Err(if is_postgres(url) { postgres::no_schema(url) } else { no_schema(url) });
     }
     Ok(())
 }
@@ -45,6 +49,9 @@ pub(crate) async fn or_new(url: &str) -> Result<Pond, Failure> {
 
 /// Whether there is something at `url`.
 pub(crate) fn is_there(url: &str) -> Result<bool, Failure> {
+    if is_postgres(url) {
+        return encoded(url).map(|()| true);
+    }
     let Some(path) = location(url)?.path else { return Ok(true) };
     if path.is_dir() {
         let tried = format!("cannot open the store {}", path.display());
@@ -55,12 +62,17 @@ pub(crate) fn is_there(url: &str) -> Result<bool, Failure> {
     Ok(path.exists())
 }
 
-fn location(url: &str) -> Result<Location, Failure> {
+/// Refuses a URL in which a character stands that must be encoded.
+fn encoded(url: &str) -> Result<(), Failure> {
     millpond_core::store_url::check(url).map_err(|why| {
         let tried = format!("cannot read the URL of the store: {why}");
         Failure::new(Exit::Usage, Code::InvalidConfig.as_str(), tried)
             .advice("encode it where the URL is set")
-    })?;
+    })
+}
+
+fn location(url: &str) -> Result<Location, Failure> {
+    encoded(url)?;
     Location::parse(url).map_err(|error| {
         let failure = Failure::from(error);
         let failure =
@@ -86,11 +98,17 @@ pub(crate) async fn look(url: &str) -> Result<Vec<Migration>, Failure> {
     if !is_there(url)? {
         return Err(missing(url));
     }
+    if is_postgres(url) {
+        return postgres::look(url).await;
+    }
     let owned = url.to_owned();
     blocking(url, move || schema(&owned)).await
 }
 
 async fn open(url: &str, make: bool) -> Result<Pond, Failure> {
+    if is_postgres(url) {
+        return postgres::open(url, make).await;
+    }
     let owned = url.to_owned();
     let options = Options { create: make, migrate: make || in_memory(url), ..Options::default() };
     let store = blocking(url, move || SqliteStore::open(&owned, options)).await?;
@@ -128,6 +146,9 @@ fn no_database(path: &Path) -> Failure {
 /// Never while this process has the store open: closing any descriptor of a file drops all locks that the process has
 /// on it, and the next program that closes the database would take away the write-ahead log under us.
 fn writable(url: &str) -> Result<(), Failure> {
+    if is_postgres(url) {
+        return Ok(());
+    }
     let Some(path) = location(url)?.path else { return Ok(()) };
     OpenOptions::new().write(true).open(&path).map(drop).map_err(|error| {
         let tried = format!("cannot write to the store {}", path.display());

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use millpond_core::error::{Code, Error, Result};
 use millpond_core::redact;
+use millpond_core::store_url;
 use millpond_core::text::nearest;
 use tokio_postgres::Config;
 use tokio_postgres::config::SslMode;
@@ -96,6 +97,7 @@ impl Location {
             return Err(Error::new(Code::UnsupportedStore, doing()).because(why));
         }
         let wrong = |why: String| Error::new(Code::InvalidConfig, doing()).because(why);
+        store_url::check(url).map_err(|why| Error::new(Code::InvalidConfig, doing()).because(why))?;
         let (place, query) = url.split_once('?').unwrap_or((url, ""));
         let mut own = Own::default();
         let mut rest = Vec::new();

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::{Config, Given, Origin};
 use crate::exit::Done;
+use crate::open::is_postgres;
 use crate::output::Output;
 
 /// Nothing but the flags of every command.
@@ -66,7 +67,11 @@ fn pairs(config: &Config) -> Option<String> {
 
 /// What is wrong with the URL of the store.
 fn store(config: &Config) -> Option<String> {
-    let error = Location::parse(config.store()).err()?;
+    let url = config.store();
+    let error = match is_postgres(url) {
+        true => millpond::postgres::Location::parse(url).err()?,
+        false => Location::parse(url).err()?,
+    };
     let origin = config.said("store").last().map_or(Origin::Default, |value| value.origin.clone());
     let text = format!("{origin}: store: {}", error.causes());
     Some(millpond::redact(&text, &[]))

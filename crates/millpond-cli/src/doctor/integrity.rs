@@ -11,10 +11,13 @@ use crate::open;
 /// Lines of a report that are read.
 const LINES_MAX: usize = 100;
 
-/// What is broken; nothing, if nothing is, or if the store is in memory.
+/// What is broken; nothing, if nothing is, if the store is in memory, or if it is a server's to look after.
 pub(super) async fn check(url: &str) -> Result<Vec<String>, Failure> {
     if !open::is_there(url)? {
         // The error is that of opening it.
+        return Ok(Vec::new());
+    }
+    if open::is_postgres(url) {
         return Ok(Vec::new());
     }
     let Some(path) = Location::parse(url).map_err(Failure::from)?.path else { return Ok(Vec::new()) };
