@@ -129,12 +129,28 @@ pub(crate) async fn message_view(connection: &Connection, id: MessageId) -> Trie
     };
     let Some(mut view) = view else { return Ok(None) };
     view.events = events(connection, &view, first.as_deref(), &deliveries).await?;
+    died_all_the_same(&mut view);
     let old = connection.row_if_any("dead_letter_before", &by_id).await?.map(|row| MessageId(row.get(0)));
     view.retry_of = old.or_else(|| view.events.iter().find_map(|event| event.retry_of));
     if let Some(error) = view.events.iter().rev().find_map(|event| event.error.clone()) {
         view.error = Some(error);
     }
     Ok(Some(view))
+}
+
+/// A message whose dead letter was removed is not done because nothing else is kept of it: its run log says how it
+/// ended.
+fn died_all_the_same(view: &mut MessageView) {
+    let last =
+        view.events.iter().rev().find(|event| matches!(event.kind, EventKind::Success | EventKind::Dlq));
+    let Some(death) = last.filter(|last| view.state == State::Done && last.kind == EventKind::Dlq) else {
+        return;
+    };
+    let reason = death.reason.as_deref().and_then(DropReason::parse).unwrap_or(DropReason::Exhausted);
+    view.state = State::of(Place::Dead { reason });
+    view.since = Some(death.at);
+    view.attempt = death.attempt;
+    view.reason.clone_from(&death.reason);
 }
 
 /// A row of the log, and what became of it.
