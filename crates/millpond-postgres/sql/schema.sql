@@ -4,9 +4,13 @@ select pg_is_in_recovery(), current_setting('server_version_num')::integer, pg_b
        current_setting('transaction_read_only')::boolean, current_setting('server_encoding');
 
 -- name: schema_exists
--- Reads the catalogue.
-select to_regnamespace($1) is not null, to_regclass($1 || '.migration') is not null,
-       to_regclass($1 || '.queue') is not null, has_database_privilege(current_database(), 'create'),
+-- Reads the catalogue, which needs no right on the schema.
+select exists (select 1 from pg_namespace n where n.nspname = $1),
+       exists (select 1 from pg_class c join pg_namespace n on n.oid = c.relnamespace
+               where n.nspname = $1 and c.relname = 'migration'),
+       exists (select 1 from pg_class c join pg_namespace n on n.oid = c.relnamespace
+               where n.nspname = $1 and c.relname = 'queue'),
+       has_database_privilege(current_database(), 'create'),
        coalesce((select has_schema_privilege(n.oid, 'usage') from pg_namespace n where n.nspname = $1), true);
 
 -- name: schema_applied

@@ -10,7 +10,7 @@ use millpond_core::error::{Code, Error};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::connection::{Connection, Target};
-use crate::error::Tried;
+use crate::error::{Fault, Tried};
 
 /// How long a call waits for a connection when all are lent.
 const CONNECTION_WAIT: Duration = Duration::from_secs(8);
@@ -77,11 +77,21 @@ impl Pool {
     }
 
     async fn open(&self) -> Tried<Connection> {
-        let connection = Connection::open(&self.target).await?;
+        let connection = Connection::open(&self.target).await.map_err(for_now)?;
         if !self.shared {
             connection.set_limits().await?;
         }
         Ok(connection)
+    }
+}
+
+/// A store that was open is away for a while: what keeps a program from starting is no reason to end one that runs.
+fn for_now(fault: Fault) -> Fault {
+    match fault {
+        Fault::Core(error) if error.code() == Code::StoreUnreachable => {
+            Error::new(Code::StoreUnavailable, error.doing()).because(error.causes()).into()
+        }
+        other => other,
     }
 }
 
