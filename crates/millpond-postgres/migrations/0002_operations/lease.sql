@@ -25,6 +25,7 @@ declare
     one_kind text;
     other_kind text;
     named bigint;
+    has_marks boolean;
     marks bigint[];
     first_row bigint;
     whole bit varying;
@@ -32,23 +33,29 @@ declare
 begin
     perform set_config('synchronous_commit', 'off', true);
     the_time := millpond.time_of(given_now);
-    if exists (select 1 from millpond.pause z where z.queue_id in (0, a_queue) and (z.until is null or z.until > the_time)) then
-        return next;
-        return;
-    end if;
+    -- Looked at before any lock, so that an empty part costs none.
     for part in
-        select p.id, t.lane, s.id as subscription_id
-        from unnest(classes, lanes) with ordinality as t (class, lane, turn)
-        join millpond.log_partition p on p.queue_id = a_queue and p.class = t.class and p.lane = t.lane
-        join millpond.subscription s on s.queue_id = a_queue and s.name = ''
-        order by t.turn
+        select p.id, p.lane, p.subscription_id, p.paused
+        from (
+            select p.id, t.lane, t.turn, s.id as subscription_id,
+                   exists (select 1 from millpond.pause z
+                           where z.queue_id in (0, a_queue) and (z.until is null or z.until > the_time)) as paused,
+                   (select l.log_offset from millpond.log l where l.partition = p.id
+                    order by l.log_offset desc limit 1) as head,
+                   (select c.to_offset from millpond.claim c where c.subscription_id = s.id and c.partition = p.id
+                    order by c.to_offset desc limit 1) as cursor_at
+            from unnest(classes, lanes) with ordinality as t (class, lane, turn)
+            join millpond.log_partition p on p.queue_id = a_queue and p.class = t.class and p.lane = t.lane
+            join millpond.subscription s on s.queue_id = a_queue and s.name = ''
+            offset 0
+        ) p
+        where p.paused or p.head > coalesce(p.cursor_at, -1)
+        order by p.turn
     loop
-        -- Looked at before the lock, so that an empty part costs no lock.
-        continue when coalesce((select l.log_offset from millpond.log l where l.partition = part.id
-                                order by l.log_offset desc limit 1), -1)
-                   <= coalesce((select c.to_offset from millpond.claim c
-                                where c.subscription_id = part.subscription_id and c.partition = part.id
-                                order by c.to_offset desc limit 1), -1);
+        if part.paused then
+            return next;
+            return;
+        end if;
         perform pg_advisory_xact_lock(hashtext('millpond.claim'), part.id);
         cursor_at := -1;
         marker := false;
@@ -57,16 +64,22 @@ begin
         order by c.to_offset desc limit 1;
         cursor_at := coalesce(cursor_at, -1);
 
-        -- The cursor moves past the cancelled messages right behind it, by a marker claim (R7).
-        select count(*) into passed from (
-            select x.log_offset, row_number() over (order by x.log_offset) as place from millpond.cancel x
-            where x.subscription_id = part.subscription_id and x.partition = part.id and x.log_offset > cursor_at
-            order by x.log_offset limit 10000
-        ) next where next.log_offset = cursor_at + next.place;
-        if passed > 0 then
-            perform millpond.move_cursor(given_now, part.subscription_id, part.id, cursor_at, marker, cursor_at + passed);
-            cursor_at := cursor_at + passed;
-            marker := true;
+        has_marks := exists (select 1 from millpond.cancel x
+                             where x.subscription_id = part.subscription_id and x.partition = part.id
+                                   and x.log_offset > cursor_at);
+        if has_marks then
+            -- The cursor moves past the cancelled messages right behind it, by a marker claim (R7).
+            select count(*) into passed from (
+                select x.log_offset, row_number() over (order by x.log_offset) as place from millpond.cancel x
+                where x.subscription_id = part.subscription_id and x.partition = part.id and x.log_offset > cursor_at
+                order by x.log_offset limit 10000
+            ) next where next.log_offset = cursor_at + next.place;
+            if passed > 0 then
+                perform millpond.move_cursor(given_now, part.subscription_id, part.id, cursor_at, marker,
+                                             cursor_at + passed);
+                cursor_at := cursor_at + passed;
+                marker := true;
+            end if;
         end if;
 
         most := messages_max;
@@ -85,9 +98,9 @@ begin
         end if;
         select max(next.log_offset), sum(next.bytes), min(next.kind), max(next.kind), count(next.kind)
         into last_offset, total_bytes, one_kind, other_kind, named from (
+            -- Offsets have no gaps, so a range says the same as a limit, and never means the whole backlog.
             select l.log_offset, octet_length(l.body) as bytes, l.kind collate "C" as kind from millpond.log l
-            where l.partition = part.id and l.log_offset > cursor_at
-            order by l.log_offset limit most
+            where l.partition = part.id and l.log_offset between cursor_at + 1 and cursor_at + most
         ) next;
         continue when last_offset is null;
         if part.lane = 2 then
@@ -104,11 +117,14 @@ begin
             ) next where next.bytes <= bytes_max;
         end if;
 
-        select array_agg(x.log_offset) into marks from millpond.cancel x
-        where x.subscription_id = part.subscription_id and x.partition = part.id
-              and x.log_offset between cursor_at + 1 and last_offset;
+        marks := null;
         whole := null;
         ran := null;
+        if has_marks then
+            select array_agg(x.log_offset) into marks from millpond.cancel x
+            where x.subscription_id = part.subscription_id and x.partition = part.id
+                  and x.log_offset between cursor_at + 1 and last_offset;
+        end if;
         if marks is not null then
             -- They count as settled, with an outcome of their own (4).
             if cardinality(marks) = last_offset - cursor_at then

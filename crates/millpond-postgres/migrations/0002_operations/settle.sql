@@ -32,9 +32,48 @@ declare
     ran bit varying;
     above boolean;
     applied integer[] := '{}';
+    all_of_it boolean;
 begin
     perform set_config('synchronous_commit', 'off', true);
     for i in 1..cardinality(tokens) loop
+        -- Nearly always a claim ends at once, with acknowledgements alone: then it need not be read before.
+        all_of_it := not have_cases[i] and position(B'0' in new_dones[i]) = 0;
+        if all_of_it then
+            above := exists (
+                select 1 from millpond.claim c
+                where c.subscription_id = subscriptions[i] and c.partition = partitions[i]
+                      and c.to_offset > to_offsets[i]
+            );
+            -- The highest claim is the cursor: it stays, as a marker (R7).
+            if above then
+                delete from millpond.claim c
+                where c.subscription_id = subscriptions[i] and c.partition = partitions[i]
+                      and c.to_offset = to_offsets[i] and c.token = tokens[i] and c.done is null
+                      and c.to_offset - c.from_offset + 1 = length(new_dones[i])
+                returning c.from_offset, c.leased_at, c.worker into held;
+            else
+                update millpond.claim c set token = null, expires_at = null, in_hand = null
+                where c.subscription_id = subscriptions[i] and c.partition = partitions[i]
+                      and c.to_offset = to_offsets[i] and c.token = tokens[i] and c.done is null
+                      and c.to_offset - c.from_offset + 1 = length(new_dones[i])
+                returning c.from_offset, c.leased_at, c.worker into held;
+            end if;
+            if found then
+                if home_of is distinct from partitions[i] then
+                    select p.queue_id, p.class, q.history into home
+                    from millpond.log_partition p join millpond.queue q on q.id = p.queue_id where p.id = partitions[i];
+                    home_of := partitions[i];
+                end if;
+                applied := applied || array[i, home.queue_id];
+                if home.history then
+                    insert into millpond.history (queue_id, partition, from_offset, to_offset, worker, leased_at,
+                                                  finished_at, runs)
+                    values (home.queue_id, partitions[i], held.from_offset, to_offsets[i], held.worker, held.leased_at,
+                            the_time, new_runs[i]);
+                end if;
+                continue;
+            end if;
+        end if;
         if have_cases[i] then
             perform 1 from millpond.claim c
             where c.subscription_id = subscriptions[i] and c.partition = partitions[i] and c.to_offset = to_offsets[i]
@@ -155,6 +194,12 @@ begin
                     the_time, ran);
         end if;
     end loop;
+    if cardinality(applied) = 2 and cardinality(stat_claims) = 1 then
+        insert into millpond.stat_delta (queue_id, kind, minute, done, retried, dead, recovered, run)
+        values (applied[2], stat_kinds[1], the_time / 60000000, stat_done[1], stat_retried[1], stat_dead[1],
+                stat_recovered[1], stat_run[1]);
+        return;
+    end if;
     insert into millpond.stat_delta (queue_id, kind, minute, done, retried, dead, recovered, run)
     select applied[2 * a.place], s.kind, the_time / 60000000, sum(s.done), sum(s.retried), sum(s.dead),
            sum(s.recovered), sum(s.run)
