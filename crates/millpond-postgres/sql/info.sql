@@ -16,8 +16,31 @@ where a.backend_xmin is not null and a.pid <> pg_backend_pid() and a.xact_start 
 order by a.xact_start limit 1;
 
 -- name: info_tables
--- Tables with their rows, as the server estimates them. Reads the catalogue.
-select c.relname::text, greatest(c.reltuples, 0)::bigint
-from pg_class c
-where c.relnamespace = to_regnamespace($1) and c.relkind = 'r' and c.relname <> 'migration'
-order by c.relname;
+-- Tables with their rows: counted up to a limit, beyond it as the server estimates them. Each count is served by the
+-- smallest index of its table and ends at the limit. Those of the log are what its partitions span.
+select c.name, case when c.counted <= 100000 then c.counted
+                    else greatest(c.counted, (select r.reltuples::bigint from pg_class r
+                                              join pg_namespace n on n.oid = r.relnamespace
+                                              where n.nspname = $1 and r.relname = c.name)) end
+from (
+    select 'audit', (select count(*) from (select 1 from millpond.audit limit 100001) t)
+    union all select 'claim', (select count(*) from (select 1 from millpond.claim limit 100001) t)
+    union all select 'dead_letter', (select count(*) from (select 1 from millpond.dead_letter limit 100001) t)
+    union all select 'dedup', (select count(*) from (select 1 from millpond.dedup limit 100001) t)
+    union all select 'event', (select count(*) from (select 1 from millpond.event limit 100001) t)
+    union all select 'history', (select count(*) from (select 1 from millpond.history limit 100001) t)
+    union all select 'inbox', (select count(*) from (select 1 from millpond.inbox limit 100001) t)
+    union all select 'outbox', (select count(*) from (select 1 from millpond.outbox limit 100001) t)
+    union all select 'queue', (select count(*) from millpond.queue)
+    union all select 'stat_quarter', (select count(*) from (select 1 from millpond.stat_quarter limit 100001) t)
+    union all select 'worker', (select count(*) from millpond.worker)
+) c (name, counted)
+union all
+select 'log', coalesce(sum((select l.log_offset from millpond.log l where l.partition = p.id
+                            order by l.log_offset desc limit 1) - p.first_offset + 1), 0)::bigint
+from millpond.log_partition p
+union all
+-- What upkeep has not summed yet counts as it is.
+select 'stat', (select count(*) from (select 1 from millpond.stat limit 100001) t)
+               + (select count(*) from (select 1 from millpond.stat_delta limit 100001) t)
+order by 1;

@@ -64,32 +64,39 @@ delete from millpond.worker where id = any (array(
 -- name: marker_delete
 -- Markers that two settles and a lease left behind; the highest claim of a partition stays (R7).
 -- Walks the claims; the higher one is served by the primary key.
-delete from millpond.claim c
-where c.token is null
-      and exists (select 1 from millpond.claim h
-                  where h.subscription_id = c.subscription_id and h.partition = c.partition
-                        and h.to_offset > c.to_offset);
+delete from millpond.claim where ctid = any (array(
+    select c.ctid from millpond.claim c
+    where c.token is null
+          and exists (select 1 from millpond.claim h
+                      where h.subscription_id = c.subscription_id and h.partition = c.partition
+                            and h.to_offset > c.to_offset)
+    limit $1
+)) and token is null;
 
 -- name: stat_fold
 -- Sums what transactions have added into the counters of the minute. Reads what was added since the last time.
 with gone as (
     delete from millpond.stat_delta where ctid = any (array(select d.ctid from millpond.stat_delta d limit $1))
     returning *
+), summed as (
+    insert into millpond.stat as s (queue_id, kind, minute, sent, leased, done, retried, dead, recovered, run)
+    select queue_id, kind, minute, sum(sent), sum(leased), sum(done), sum(retried), sum(dead), sum(recovered), sum(run)
+    from gone group by 1, 2, 3
+    on conflict (queue_id, kind, minute) do update
+    set sent = s.sent + excluded.sent, leased = s.leased + excluded.leased, done = s.done + excluded.done,
+        retried = s.retried + excluded.retried, dead = s.dead + excluded.dead,
+        recovered = s.recovered + excluded.recovered, run = s.run + excluded.run
 )
-insert into millpond.stat as s (queue_id, kind, minute, sent, leased, done, retried, dead, recovered, run)
-select queue_id, kind, minute, sum(sent), sum(leased), sum(done), sum(retried), sum(dead),
-       sum(recovered), sum(run)
-from gone group by 1, 2, 3
-on conflict (queue_id, kind, minute) do update
-set sent = s.sent + excluded.sent, leased = s.leased + excluded.leased, done = s.done + excluded.done,
-    retried = s.retried + excluded.retried, dead = s.dead + excluded.dead,
-    recovered = s.recovered + excluded.recovered, run = s.run + excluded.run;
+select count(*) from gone;
 
 -- name: stat_fold_day
 -- Sums counters older than a day by the quarter of an hour, and into minute 0.
 -- Walks the counters: a day of minutes for each queue and kind.
 with gone as (
-    delete from millpond.stat where minute > 0 and minute < $1 returning *
+    delete from millpond.stat where ctid = any (array(
+        select d.ctid from millpond.stat d where d.minute > 0 and d.minute < $1 limit $2
+    ))
+    returning *
 ), quarters as (
     insert into millpond.stat_quarter as s (queue_id, kind, quarter, sent, leased, done, retried, dead, recovered, run)
     select queue_id, kind, minute / 15, sum(sent), sum(leased), sum(done), sum(retried), sum(dead), sum(recovered), sum(run)
@@ -98,14 +105,16 @@ with gone as (
     set sent = s.sent + excluded.sent, leased = s.leased + excluded.leased, done = s.done + excluded.done,
         retried = s.retried + excluded.retried, dead = s.dead + excluded.dead,
         recovered = s.recovered + excluded.recovered, run = s.run + excluded.run
+), total as (
+    insert into millpond.stat as s (queue_id, kind, minute, sent, leased, done, retried, dead, recovered, run)
+    select queue_id, kind, 0, sum(sent), sum(leased), sum(done), sum(retried), sum(dead), sum(recovered), sum(run)
+    from gone group by 1, 2
+    on conflict (queue_id, kind, minute) do update
+    set sent = s.sent + excluded.sent, leased = s.leased + excluded.leased, done = s.done + excluded.done,
+        retried = s.retried + excluded.retried, dead = s.dead + excluded.dead,
+        recovered = s.recovered + excluded.recovered, run = s.run + excluded.run
 )
-insert into millpond.stat as s (queue_id, kind, minute, sent, leased, done, retried, dead, recovered, run)
-select queue_id, kind, 0, sum(sent), sum(leased), sum(done), sum(retried), sum(dead), sum(recovered), sum(run)
-from gone group by 1, 2
-on conflict (queue_id, kind, minute) do update
-set sent = s.sent + excluded.sent, leased = s.leased + excluded.leased, done = s.done + excluded.done,
-    retried = s.retried + excluded.retried, dead = s.dead + excluded.dead,
-    recovered = s.recovered + excluded.recovered, run = s.run + excluded.run;
+select count(*) from gone;
 
 -- name: quarter_delete
 -- Walks the counters by the quarter: 90 days of them for each queue and kind.
@@ -130,11 +139,14 @@ delete from millpond.dead_letter where id = any (array(
 -- name: cancel_mark_delete
 -- Marks of messages that are in no claim and not beyond the cursor any more.
 -- Walks the marks, which are few; the rest is served by primary keys.
-delete from millpond.cancel x
-where x.log_offset <= (select c.to_offset from millpond.claim c
-                       where c.subscription_id = x.subscription_id and c.partition = x.partition
-                       order by c.to_offset desc limit 1)
-      and not exists (select 1 from millpond.claim c
-                      where c.subscription_id = x.subscription_id and c.partition = x.partition
-                            and c.token is not null and c.from_offset <= x.log_offset
-                            and c.to_offset >= x.log_offset);
+delete from millpond.cancel where ctid = any (array(
+    select x.ctid from millpond.cancel x
+    where x.log_offset <= (select c.to_offset from millpond.claim c
+                           where c.subscription_id = x.subscription_id and c.partition = x.partition
+                           order by c.to_offset desc limit 1)
+          and not exists (select 1 from millpond.claim c
+                          where c.subscription_id = x.subscription_id and c.partition = x.partition
+                                and c.token is not null and c.from_offset <= x.log_offset
+                                and c.to_offset >= x.log_offset)
+    limit $1
+));

@@ -54,6 +54,8 @@ struct Envelope {
     releases: u32,
     suspect: u16,
     attempts_max: Option<u32>,
+    retry_until: Option<Timestamp>,
+    /// A deadline may end it; of a dead letter that is known only where it did.
     has_deadline: bool,
     sent_at: Timestamp,
 }
@@ -130,6 +132,7 @@ pub(crate) async fn message_view(connection: &Connection, id: MessageId) -> Trie
     let Some(mut view) = view else { return Ok(None) };
     view.events = events(connection, &view, first.as_deref(), &deliveries).await?;
     died_all_the_same(&mut view);
+    dropped_while_it_waited(&mut view);
     let old = connection.row_if_any("dead_letter_before", &by_id).await?.map(|row| MessageId(row.get(0)));
     view.retry_of = old.or_else(|| view.events.iter().find_map(|event| event.retry_of));
     if let Some(error) = view.events.iter().rev().find_map(|event| event.error.clone()) {
@@ -151,6 +154,21 @@ fn died_all_the_same(view: &mut MessageView) {
     view.since = Some(death.at);
     view.attempt = death.attempt;
     view.reason.clone_from(&death.reason);
+}
+
+/// A message that went back and waits no more, though no later row is there, was dropped from the outbox by a purge,
+/// whose event names no message.
+fn dropped_while_it_waited(view: &mut MessageView) {
+    let delivery = view.attempt.saturating_add(view.releases);
+    let went_back = |event: &EventView| {
+        matches!(event.kind, EventKind::Retry | EventKind::Recover) && event.delivery == delivery
+    };
+    if view.state != State::Done || !view.events.iter().any(went_back) {
+        return;
+    }
+    view.state = State::of(Place::Dead { reason: DropReason::Purged });
+    view.since = None;
+    view.reason = Some(DropReason::Purged.as_str().to_owned());
 }
 
 /// A row of the log, and what became of it.
@@ -255,7 +273,10 @@ async fn delivery(connection: &Connection, now: Timestamp, row: LogRow) -> Tried
     let top = connection.row_if_any("claim_top", &key).await?;
     let cursor = top.map_or(-1, |found| found.get::<_, i64>(0));
     if cursor < row.offset {
-        return Ok(Delivery { row, place: Place::Ahead, cursor, run: None });
+        // The lease that reaches the mark passes it by, whatever became of its dead letter.
+        let marked = is_marked(connection, &row).await?;
+        let place = if marked { Place::Dead { reason: DropReason::Cancelled } } else { Place::Ahead };
+        return Ok(Delivery { row, place, cursor, run: None });
     }
     if let Some((run, settled)) = live_run(connection, now, &row).await? {
         let place = if settled { Place::Passed } else { Place::Claimed };
@@ -270,6 +291,13 @@ async fn delivery(connection: &Connection, now: Timestamp, row: LogRow) -> Tried
         Finished::Unknown => None,
     };
     Ok(Delivery { row, place: Place::Passed, cursor, run })
+}
+
+/// Whether somebody wanted the message of a row stopped.
+async fn is_marked(connection: &Connection, row: &LogRow) -> Tried<bool> {
+    let key: [Param<'_>; 3] =
+        [(&row.subscription, Type::INT4), (&row.partition, Type::INT4), (&row.offset, Type::INT8)];
+    Ok(connection.row_if_any("cancel_of_message", &key).await?.is_some())
 }
 
 /// The live claim that holds a row, and whether the message is settled in it.
@@ -382,9 +410,7 @@ async fn view_of_delivery(
         (Place::Claimed, Some(run)) => {
             view.attempt += 1;
             view.since = Some(run.leased_at);
-            let key: [Param<'_>; 3] =
-                [(&row.subscription, Type::INT4), (&row.partition, Type::INT4), (&row.offset, Type::INT8)];
-            view.cancel_asked = connection.row_if_any("cancel_of_message", &key).await?.is_some();
+            view.cancel_asked = is_marked(connection, row).await?;
             view.worker.clone_from(&run.worker);
             view.lease_until = match run.expires_at {
                 Some(expires_at) => Some(expires_at),
@@ -432,6 +458,7 @@ async fn view(
         releases: envelope.releases,
         // A deadline alone replaces the number of attempts.
         attempts_max: envelope.attempts_max.or(attempts_of_queue.filter(|_| !envelope.has_deadline)),
+        retry_until: envelope.retry_until,
         sent_at: envelope.sent_at,
         since: None,
         ready_at: None,
@@ -501,6 +528,7 @@ fn envelope(row: &Row) -> Envelope {
         releases: number(row, 8),
         suspect: row.get::<_, i16>(9).unsigned_abs(),
         attempts_max: attempts_max(row, 10),
+        retry_until: instant_if_any(row, 11),
         has_deadline: row.get::<_, Option<i64>>(11).is_some(),
         sent_at: instant(row, 12),
     }
@@ -517,9 +545,11 @@ fn waiting(row: &Row) -> Waiting {
 }
 
 fn dead_letter(row: &Row) -> Dead {
+    let reason: String = row.get(13);
+    let has_deadline = reason == DropReason::RetryUntil.as_str();
     Dead {
-        envelope: envelope(row),
-        reason: row.get(13),
+        envelope: Envelope { has_deadline, ..envelope(row) },
+        reason,
         since: instant(row, 14),
         detail: row.get(15),
         redriven_as: id_if_any(row, 16),

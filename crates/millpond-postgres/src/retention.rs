@@ -10,6 +10,7 @@ use tokio_postgres::types::Type;
 use crate::admin::now;
 use crate::append::number;
 use crate::bits::Bits;
+use crate::cell::count;
 use crate::connection::{Connection, Param};
 use crate::error::Tried;
 use crate::queues::stored_queues;
@@ -76,15 +77,16 @@ pub(crate) async fn retain(connection: &mut Connection, node: &str, rows_max: us
         let params: [Param<'_>; 2] = [(&before.as_micros(), Type::INT8), (&rows_max, Type::INT8)];
         gone += connection.run(statement, &params).await?;
     }
-    gone += connection.run("marker_delete", &[]).await?;
-    connection.run("stat_fold", &[(&rows_max, Type::INT8)]).await?;
+    gone += connection.run("marker_delete", &[(&rows_max, Type::INT8)]).await?;
+    gone += count(&connection.row("stat_fold", &[(&rows_max, Type::INT8)]).await?, 0);
     let minute = now.as_micros() / 60_000_000;
     let day = i32::try_from(minute - MINUTES_KEPT).unwrap_or(i32::MAX);
-    gone += connection.run("stat_fold_day", &[(&day, Type::INT4)]).await?;
+    let old: [Param<'_>; 2] = [(&day, Type::INT4), (&rows_max, Type::INT8)];
+    gone += count(&connection.row("stat_fold_day", &old).await?, 0);
     let quarter = i32::try_from(minute / MINUTES_OF_QUARTER - QUARTERS_KEPT).unwrap_or(i32::MAX);
     let quarters: [Param<'_>; 2] = [(&quarter, Type::INT4), (&rows_max, Type::INT8)];
     gone += connection.run("quarter_delete", &quarters).await?;
-    gone += connection.run("cancel_mark_delete", &[]).await?;
+    gone += connection.run("cancel_mark_delete", &[(&rows_max, Type::INT8)]).await?;
     Ok(gone)
 }
 

@@ -457,12 +457,16 @@ impl<'a> Merge<'a> {
                 first
             }
         };
-        if first.is_none_or(|first| spot.sent_at < first) {
-            return Ok(true);
-        }
-        // It may have died without ever having been in the log.
+        // What was sent in one batch is of one instant, and a part of it may be gone. And a message may have died
+        // without ever having been in the log.
         let never = matches!(spot.at, At::DeadLetter { .. }) && spot.attempt == 0 && spot.releases == 0;
-        Ok(never && !direct_row_exists(self.connection, spot.id, spot.queue).await?)
+        match first {
+            Some(first) if first < spot.sent_at && !never => Ok(false),
+            Some(first) if first <= spot.sent_at => {
+                Ok(!direct_row_exists(self.connection, spot.id, spot.queue).await?)
+            }
+            _ => Ok(true),
+        }
     }
 
     async fn read_events(&mut self) -> Tried<usize> {

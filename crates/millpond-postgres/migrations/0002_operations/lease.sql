@@ -183,6 +183,10 @@ begin
         order by l.log_offset;
         return;
     end loop;
+    -- A queue in which nothing is ready says all the same that it is paused.
+    if exists (select 1 from millpond.pause z where z.queue_id in (0, a_queue) and (z.until is null or z.until > the_time)) then
+        return next;
+    end if;
 end
 $$;
 
