@@ -5,5 +5,6 @@ pub mod help;
 pub mod outcome;
 pub mod repo;
 pub mod run;
+pub mod services;
 pub mod sizes;
 pub mod steps;

@@ -10,23 +10,8 @@ select from_offset, done from millpond.claim
 where subscription_id = $1 and partition = $2 and to_offset = $3 and token = $4;
 
 -- name: claim_expired
--- Claims of workers whose lease is over and claims that outlived their own. The time is bound, so these two are
--- served by indexes, claim_worker and claim_expires. The third part finds claims whose worker has no row any more; it
--- walks claim_worker, which is as long as there are claims.
-select e.subscription_id, e.partition, e.to_offset, e.from_offset, e.done, e.token, e.worker, e.in_hand
-from (
-    select c.*
-    from millpond.worker w
-    join millpond.claim c on c.worker = w.id
-    where w.lease_until <= $1 and (w.stopped or $1 - $2 >= w.lease / 3) and c.expires_at is null and c.token is not null
-    union all
-    select c.* from millpond.claim c where c.expires_at <= $1 and c.token is not null
-    union all
-    select c.* from millpond.claim c
-    where c.worker is not null and c.token is not null and c.expires_at is null
-          and not exists (select 1 from millpond.worker w where w.id = c.worker)
-) e
-limit $3;
+-- Served by indexes; see the function.
+select * from millpond.expired($1, $2, $3, $4);
 
 -- name: claim_in_hand_of_worker
 -- Every claim that a worker holds under its own lease. Served by claim_worker.

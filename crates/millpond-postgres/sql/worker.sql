@@ -8,10 +8,6 @@ where id = $1;
 -- Served by the primary key.
 select lease_until from millpond.worker where id = $1;
 
--- name: worker_is_live
--- Served by the primary key.
-select exists (select 1 from millpond.worker where id = $1 and lease_until > $2);
-
 -- name: worker_lock
 -- A takeover is per worker: two of them count what it had in hand one after the other. Served by the primary key.
 select 1 from millpond.worker where id = $1 for update;

@@ -103,7 +103,7 @@ fn findings(server: &Row, oldest: Option<&Snapshot>) -> Vec<Finding> {
     if is_off(3) {
         let text = "a crash of the server can lose the last sends: synchronous_commit is off".to_owned();
         found.push(finding(
-            "SYNCHRONOUS_OFF",
+            "SYNCHRONOUS_COMMIT_OFF",
             Severity::Critical,
             text,
             "switch it on for this user or database",
@@ -126,7 +126,7 @@ fn findings(server: &Row, oldest: Option<&Snapshot>) -> Vec<Finding> {
     if 0 < server.get::<_, i64>(10) {
         let text = format!("{} prepared transactions keep dead rows", server.get::<_, i64>(10));
         found.push(finding(
-            "PREPARED",
+            "PREPARED_TRANSACTIONS",
             Severity::Warn,
             text,
             "commit or roll them back: see pg_prepared_xacts",
@@ -135,7 +135,7 @@ fn findings(server: &Row, oldest: Option<&Snapshot>) -> Vec<Finding> {
     if 0 < server.get::<_, i64>(11) {
         let text = format!("{} replication slots hold a snapshot", server.get::<_, i64>(11));
         found.push(finding(
-            "SLOTS",
+            "REPLICATION_SLOTS",
             Severity::Info,
             text,
             "drop those that nobody reads: see pg_replication_slots",
@@ -145,7 +145,7 @@ fn findings(server: &Row, oldest: Option<&Snapshot>) -> Vec<Finding> {
     if most * CONNECTIONS_USED_MAX < used * 100 {
         let text = format!("{used} of {most} connections are used");
         found.push(finding(
-            "CONNECTIONS",
+            "CONNECTIONS_USED",
             Severity::Warn,
             text,
             "lower `?connections=` or raise max_connections",

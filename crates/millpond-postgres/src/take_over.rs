@@ -69,16 +69,10 @@ pub(crate) async fn take_over(connection: &mut Connection, request: &TakeOver) -
 
 /// The claims that may be taken over now.
 async fn expired(connection: &Connection, request: &TakeOver) -> Tried<Vec<Expired>> {
-    let now = now(connection).await?.as_micros();
-    if let Some(worker) = &request.worker {
-        let live = connection.row("worker_is_live", &[(worker, Type::TEXT), (&now, Type::INT8)]).await?;
-        if !live.get::<_, bool>(0) {
-            return Ok(Vec::new());
-        }
-    }
-    let since = request.in_touch_since.as_micros();
-    let most = request.claims_max as i64;
-    let params: [Param<'_>; 3] = [(&now, Type::INT8), (&since, Type::INT8), (&most, Type::INT8)];
+    let (now, since) = (connection.now(), request.in_touch_since.as_micros());
+    let most = i32::try_from(request.claims_max).unwrap_or(i32::MAX);
+    let params: [Param<'_>; 4] =
+        [(&now, Type::INT8), (&request.worker, Type::TEXT), (&since, Type::INT8), (&most, Type::INT4)];
     let rows = connection.rows("claim_expired", &params).await?;
     rows.iter()
         .map(|row| {

@@ -34,9 +34,14 @@ fn allowed(package: &str, development: bool) -> &'static [&'static str] {
         ("millpond-cli", false) => &["millpond", "millpond-core", "millpond-webhook"],
         // It drives the real engine, so that a contract holds for what runs and not for a model of it.
         ("millpond-testkit", false) => &["millpond-core", "millpond-engine"],
-        ("millpond-torture" | "millpond-bench", _) => {
-            &["millpond", "millpond-core", "millpond-engine", "millpond-sqlite", "millpond-postgres", "millpond-testkit"]
-        }
+        ("millpond-torture" | "millpond-bench", _) => &[
+            "millpond",
+            "millpond-core",
+            "millpond-engine",
+            "millpond-sqlite",
+            "millpond-postgres",
+            "millpond-testkit",
+        ],
         ("millpond-sqlite" | "millpond-postgres", true) => &["millpond-testkit", "millpond-engine"],
         ("millpond" | "millpond-cli" | "millpond-engine", true) => {
             &["millpond-testkit", "millpond", "millpond-sqlite"]

@@ -13,6 +13,7 @@ pub const TASKS: &[(&str, &str)] = &[
     ("ci", "the same"),
     ("torture", "kill -9 under load, release build; its arguments follow"),
     ("bench", "benchmarks, release build; their arguments follow"),
+    ("services", "which database servers the tests lack; `services install` gets their Debian packages"),
     ("reference", "writes the pages that come from the program itself: docs/reference/, docs/man/"),
     ("sizes", "the ten largest files and functions"),
 ];

@@ -54,10 +54,12 @@ pages! {
         "shutting-down" "statement-failed" "storage-full" "store-unavailable" "store-unreachable"
         "unknown-outcome" "unknown-queue" "unknown-time-zone" "unsupported-store" "wrong-state";
     Cause in "causes":
-        "BACKLOG_AGE" "CLOCK_SKEW" "DLQ_RISING" "FAILED_JOBS_PRESENT" "FREE_PAGES" "HEALTHY"
+        "BACKLOG_AGE" "CLOCK_SKEW" "CONNECTIONS_USED" "DLQ_RISING" "FAILED_JOBS_PRESENT" "FREE_PAGES" "FSYNC_OFF"
+        "HEALTHY"
         "INTEGRITY_BROKEN" "IN_MEMORY" "JOB_WITHOUT_HANDLER" "OLD_SNAPSHOT" "OUTBOX_STALLED"
-        "PROCESSING_TIMEOUT_TOO_SHORT" "QUEUE_PAUSED" "QUEUE_WITHOUT_LISTENER" "SLOTS_STUCK"
-        "SYNCHRONOUS_NORMAL" "TIMED_OUT_PROCESSING" "WORKER_HEARTBEAT_STALE" "asked" "behind"
+        "PREPARED_TRANSACTIONS"
+        "PROCESSING_TIMEOUT_TOO_SHORT" "QUEUE_PAUSED" "QUEUE_WITHOUT_LISTENER" "REPLICATION_SLOTS"
+        "SLOTS_STUCK" "SYNCHRONOUS_COMMIT_OFF" "SYNCHRONOUS_NORMAL" "TIMED_OUT_PROCESSING" "WORKER_HEARTBEAT_STALE" "asked" "behind"
         "cancelled" "commit-unknown" "dead" "done" "error" "exhausted" "handoff-failed" "ignored"
         "lease-exhausted" "lease-expired" "leased" "limited" "no-free-slots" "no-handler"
         "no-listener-expired" "no-listener" "not-relayed" "panic" "paused" "purged" "ready"

@@ -6,7 +6,8 @@ create function millpond.append(
     ids uuid[], checksums integer[], bodies bytea[], kinds text[], keys text[], content_types text[],
     headers text[], attempts_max bigint[], retry_at bigint[], retry_in bigint[],
     stat_kinds text[], stat_counts integer[]
-) returns bigint language plpgsql set enable_seqscan = off as $$
+) returns bigint language plpgsql
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off as $$
 declare
     base bigint;
     published bigint;
@@ -40,7 +41,8 @@ create function millpond.outbox_put(
     ids uuid[], checksums integer[], bodies bytea[], kinds text[], keys text[], content_types text[],
     headers text[], attempts_max bigint[], retry_at bigint[], retry_in bigint[],
     classes smallint[], reasons text[], due_at bigint[], due_in bigint[]
-) returns setof uuid language plpgsql set enable_seqscan = off as $$
+) returns setof uuid language plpgsql
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off as $$
 declare
     the_time bigint := millpond.time_of(given_now);
 begin
@@ -73,7 +75,8 @@ $$;
 -- What is there is served by the primary key of millpond.dedup.
 create function millpond.dedup_hold(
     given_now bigint, a_queue integer, dedup_keys text[], ids uuid[], checksums integer[], windows bigint[]
-) returns table (message_id uuid, checksum integer) language plpgsql set enable_seqscan = off as $$
+) returns table (message_id uuid, checksum integer) language plpgsql
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
     the_time bigint := millpond.time_of(given_now);

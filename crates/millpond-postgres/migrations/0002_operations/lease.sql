@@ -10,7 +10,8 @@ create function millpond.lease(
     subscription integer, partition integer, leased_at bigint, to_offset bigint, log_offset bigint, message_id uuid,
     attempt integer, releases integer, suspect smallint, sent_at bigint, attempts_max bigint,
     retry_until bigint, checksum integer, kind text, key text, content_type text, headers text, body bytea
-) language plpgsql set enable_seqscan = off as $$
+) language plpgsql
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
     the_time bigint;
@@ -194,7 +195,8 @@ $$;
 -- left. The caller holds the claim lock. Everything is served by primary keys.
 create function millpond.move_cursor(
     given_now bigint, a_subscription integer, a_partition integer, from_cursor bigint, from_marker boolean, to_cursor bigint
-) returns void language plpgsql set enable_seqscan = off as $$
+) returns void language plpgsql
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off as $$
 begin
     insert into millpond.claim (subscription_id, partition, to_offset, from_offset, leased_at)
     values (a_subscription, a_partition, to_cursor, from_cursor + 1, millpond.time_of(given_now));
@@ -219,7 +221,8 @@ create function millpond.renew(
     its_error text, a_lease bigint, its_facts text
 ) returns table (
     now bigint, wish text, subscription integer, partition integer, to_offset bigint, token uuid, cancels bigint[]
-) language plpgsql set enable_seqscan = off as $$
+) language plpgsql
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
     the_time bigint := millpond.time_of(given_now);
@@ -254,7 +257,8 @@ create function millpond.pulse(given_now bigint, queues integer[], paused boolea
 returns table (
     now bigint, next_due bigint, declarations bigint, queue_id integer, class smallint, lane smallint, ready bigint,
     oldest bigint
-) language plpgsql stable set enable_seqscan = off as $$
+) language plpgsql stable
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
     the_time bigint := millpond.time_of(given_now);
@@ -282,5 +286,42 @@ begin
                                     where z.queue_id in (0, asked.id) and (z.until is null or z.until > the_time))
         offset 0
     ) h on h.head > h.cursor_at;
+end
+$$;
+
+-- Claims of workers whose lease is over and claims that outlived their own, if the one who asks has a lease that lasts.
+-- Asked every second by every node. The first part is served by claim_worker, the second by claim_expires. The third
+-- finds claims whose worker has no row any more; it walks claim_worker, which is as long as there are claims.
+create function millpond.expired(given_now bigint, a_worker text, since bigint, claims_max integer)
+returns table (
+    subscription integer, partition integer, to_offset bigint, from_offset bigint, done bit varying, token uuid,
+    worker text, in_hand integer
+) language plpgsql stable
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off as $$
+#variable_conflict use_column
+declare
+    the_time bigint := millpond.time_of(given_now);
+begin
+    if a_worker is not null and not exists (
+        select 1 from millpond.worker w where w.id = a_worker and w.lease_until > the_time
+    ) then
+        return;
+    end if;
+    return query
+    select e.subscription_id, e.partition, e.to_offset, e.from_offset, e.done, e.token, e.worker, e.in_hand
+    from (
+        select c.*
+        from millpond.worker w
+        join millpond.claim c on c.worker = w.id
+        where w.lease_until <= the_time and (w.stopped or the_time - since >= w.lease / 3)
+              and c.expires_at is null and c.token is not null
+        union all
+        select c.* from millpond.claim c where c.expires_at <= the_time and c.token is not null
+        union all
+        select c.* from millpond.claim c
+        where c.worker is not null and c.token is not null and c.expires_at is null
+              and not exists (select 1 from millpond.worker w where w.id = c.worker)
+    ) e
+    limit claims_max;
 end
 $$;

@@ -6,7 +6,8 @@
 -- What ends otherwise than by an acknowledgement ("case") locks its claim exclusively first and then, in a new
 -- statement, reads the inbox: an effect either committed before and is seen, or cannot commit any more (R15).
 -- A settlement need not be durable: losing one means another delivery.
--- Claims, log rows and inbox rows are served by their primary keys.
+-- Claims, log rows, inbox rows and marks are served by their primary keys. They are looked up from the cases on, one by
+-- one (lateral): a join could begin at the other end, with a plan that was made while the log was small.
 create function millpond.settle(
     given_now bigint,
     subscriptions integer[], partitions integer[], to_offsets bigint[], tokens uuid[],
@@ -21,7 +22,8 @@ create function millpond.settle(
     place integer, lost boolean, size integer, done bit varying, known bigint[],
     cancelled bigint[], cancel_actors text[], cancel_reasons text[]
 )
-language plpgsql set enable_seqscan = off as $$
+language plpgsql
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
     the_time bigint := millpond.time_of(given_now);
@@ -97,13 +99,16 @@ begin
             select array_agg(x.log_offset), array_agg(x.actor), array_agg(x.reason)
             into cancelled, cancel_actors, cancel_reasons
             from unnest(case_claims, case_offsets, case_dead, case_reasons) as k (claim, log_offset, dead, reason)
-            join millpond.cancel x on x.subscription_id = subscriptions[i] and x.partition = partitions[i]
-                                      and x.log_offset = k.log_offset
+            cross join lateral (select x.* from millpond.cancel x
+                                where x.subscription_id = subscriptions[i] and x.partition = partitions[i]
+                                      and x.log_offset = k.log_offset offset 0) x
             where k.claim = i and not (k.dead and k.reason = 'cancelled');
             select array_agg(l.log_offset) into known
             from unnest(case_claims, case_offsets) as k (claim, log_offset)
-            join millpond.log l on l.partition = partitions[i] and l.log_offset = k.log_offset
-            join millpond.inbox n on n.subscription_id = subscriptions[i] and n.message_id = l.message_id
+            cross join lateral (select l.log_offset, l.message_id from millpond.log l
+                                where l.partition = partitions[i] and l.log_offset = k.log_offset offset 0) l
+            cross join lateral (select 1 from millpond.inbox n
+                                where n.subscription_id = subscriptions[i] and n.message_id = l.message_id offset 0) n
             where k.claim = i;
         end if;
         whole := new_dones[i];
@@ -136,7 +141,8 @@ begin
             from unnest(case_claims, case_offsets, case_dead, case_reasons, case_lanes, case_due_at, case_due_in,
                         case_attempts, case_releases, case_suspects, case_errors)
                  as k (claim, log_offset, dead, reason, lane, due_at, due_in, attempt, releases, suspect, error)
-            join millpond.log l on l.partition = partitions[i] and l.log_offset = k.log_offset
+            cross join lateral (select l.* from millpond.log l
+                                where l.partition = partitions[i] and l.log_offset = k.log_offset offset 0) l
             where k.claim = i and not k.dead
             order by l.log_offset
             on conflict do nothing;
@@ -151,7 +157,8 @@ begin
                    l.checksum, l.kind, l.key, l.content_type, l.headers, l.body
             from unnest(case_claims, case_offsets, case_dead, case_reasons, case_details, case_classes, case_fingerprints)
                  as k (claim, log_offset, dead, reason, detail, error_class, fingerprint)
-            join millpond.log l on l.partition = partitions[i] and l.log_offset = k.log_offset
+            cross join lateral (select l.* from millpond.log l
+                                where l.partition = partitions[i] and l.log_offset = k.log_offset offset 0) l
             where k.claim = i and k.dead
             on conflict do nothing;
             insert into millpond.event (message_id, queue_id, kind, reason, attempt, releases, worker, error, at, run, name)
@@ -159,7 +166,8 @@ begin
                    coalesce(l.releases, 0), held.worker, k.error, the_time, k.run, k.name
             from unnest(case_claims, case_offsets, case_events, case_event_reasons, case_errors, case_runs, case_names)
                  as k (claim, log_offset, event, reason, error, run, name)
-            join millpond.log l on l.partition = partitions[i] and l.log_offset = k.log_offset
+            cross join lateral (select l.* from millpond.log l
+                                where l.partition = partitions[i] and l.log_offset = k.log_offset offset 0) l
             where k.claim = i
             order by l.log_offset;
             delete from millpond.cancel x

@@ -1,0 +1,57 @@
+//! `cargo xtask services`: the database servers that the tests start for themselves, from Debian's packages.
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+/// A program that must be there, in one of these folders or on the path, and the package that brings it.
+const PROGRAMS: &[(&str, &str, &str)] =
+    &[("postgres", "/usr/lib/postgresql", "postgresql"), ("pgbouncer", "/usr/sbin", "pgbouncer")];
+
+/// What is not installed.
+fn missing() -> Vec<&'static str> {
+    let found = |program: &str, folder: &str| {
+        let versions = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let in_version =
+            versions.map(|version| version.path().join("bin")).any(|bin| bin.join(program).is_file());
+        in_version || Path::new(folder).join(program).is_file() || on_path(program)
+    };
+    PROGRAMS
+        .iter()
+        .filter(|(program, folder, _)| !found(program, folder))
+        .map(|(.., package)| *package)
+        .collect()
+}
+
+fn on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// Installs what is missing, with the system's package manager. Nothing is started: the tests do that.
+pub fn install() -> ExitCode {
+    let packages = missing();
+    if packages.is_empty() {
+        println!("every server is installed");
+        return ExitCode::SUCCESS;
+    }
+    let line = format!("apt-get install --yes --no-install-recommends {}", packages.join(" "));
+    println!("{line}");
+    let mut words = line.split(' ');
+    let mut apt = Command::new(words.next().unwrap_or_default());
+    match apt.args(words).env("DEBIAN_FRONTEND", "noninteractive").status() {
+        Ok(status) if status.success() => ExitCode::SUCCESS,
+        _ => {
+            eprintln!("that failed; as root, run it by hand, or name a server of your own (CONTRIBUTING.md)");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Says what is installed and what is not.
+pub fn status() -> ExitCode {
+    match missing().as_slice() {
+        [] => println!("every server is installed"),
+        packages => println!("missing: {}; `cargo xtask services install` gets them", packages.join(", ")),
+    }
+    ExitCode::SUCCESS
+}
