@@ -1,7 +1,16 @@
 -- name: schema_server
--- What must be known of a server before anything else. Reads no table.
+-- What must be known of a server before anything else, and which of its processes serves this connection.
+-- Reads the list of backends.
 select pg_is_in_recovery(), current_setting('server_version_num')::integer, pg_backend_pid(),
-       current_setting('transaction_read_only')::boolean, current_setting('server_encoding');
+       current_setting('transaction_read_only')::boolean, current_setting('server_encoding'),
+       coalesce((select (extract(epoch from a.backend_start) * 1000000)::bigint from pg_stat_activity a
+                 where a.pid = pg_backend_pid()), 0);
+
+-- name: backend_end
+-- Ends a process of the server whose connection was lost; nothing once it is gone. Its beginning is compared too, because
+-- numbers of processes come again. Reads the list of backends.
+select count(pg_terminate_backend(a.pid)) from pg_stat_activity a
+where a.pid = $1 and (extract(epoch from a.backend_start) * 1000000)::bigint = $2;
 
 -- name: schema_exists
 -- Reads the catalogue, which needs no right on the schema.

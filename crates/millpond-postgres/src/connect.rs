@@ -166,5 +166,5 @@ async fn is_shared(target: &Arc<Target>, connection: &Connection) -> Tried<bool>
     other.begin("begin").await?;
     let between: i32 = other.row("schema_server", &[]).await?.get(2);
     let after: i32 = connection.row("schema_server", &[]).await?.get(2);
-    Ok(between == before || after != before || other.backend != between)
+    Ok(between == before || after != before || other.backend.pid != between)
 }

@@ -76,12 +76,19 @@ impl Target {
     }
 }
 
+/// A process of the server, by its number and its beginning.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Backend {
+    pub(crate) pid: i32,
+    began: i64,
+}
+
 /// An open connection. Dropping it closes it at once, and with it whatever it was doing.
 pub(crate) struct Connection {
     pub(crate) client: Client,
     pub(crate) target: Arc<Target>,
     /// The server's process, as it was when this was opened; behind a proxy it may be another one later.
-    pub(crate) backend: i32,
+    pub(crate) backend: Backend,
     driver: AbortHandle,
     in_transaction: bool,
 }
@@ -113,7 +120,7 @@ impl Connection {
             }
         });
         let (driver, target) = (driver.abort_handle(), Arc::clone(target));
-        let mut this = Self { client, target, backend: 0, driver, in_transaction: false };
+        let mut this = Self { client, target, backend: Backend::default(), driver, in_transaction: false };
         this.look().await?;
         Ok(this)
     }
@@ -142,13 +149,19 @@ impl Connection {
             let why = format!("the database has the encoding {encoding}; make one with UTF8");
             return refuse(Code::UnsupportedStore, why);
         }
-        self.backend = row.get(2);
+        self.backend = Backend { pid: row.get(2), began: row.get(5) };
         Ok(())
     }
 
     /// Sets the limits that the server keeps by itself. Only for a connection that is ours alone.
     pub(crate) async fn set_limits(&self) -> Tried<()> {
         Ok(self.client.batch_execute(SERVER_LIMITS).await?)
+    }
+
+    /// Ends another process of the server; true once it is gone, and with it whatever it was doing.
+    pub(crate) async fn end(&self, backend: Backend) -> Tried<bool> {
+        let params: [Param<'_>; 2] = [(&backend.pid, Type::INT4), (&backend.began, Type::INT8)];
+        Ok(self.row("backend_end", &params).await?.get::<_, i64>(0) == 0)
     }
 
     /// The time of the store, if it is not the server's.

@@ -32,7 +32,7 @@ impl Fault {
         match self {
             Fault::Core(_) => false,
             Fault::Silence(_) => true,
-            Fault::Postgres(error) => error.code().is_none_or(|state| ends_the_connection(state)),
+            Fault::Postgres(error) => error.code().is_none_or(ends_the_connection),
         }
     }
 

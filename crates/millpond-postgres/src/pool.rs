@@ -64,6 +64,11 @@ impl Pool {
         Ok(Lent { connection: Some(connection), pool: Arc::clone(self), _permit: permit })
     }
 
+    /// Whether a proxy between gives each transaction another connection.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared
+    }
+
     /// Closes what is idle.
     pub(crate) fn clear(&self) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
