@@ -1,7 +1,5 @@
 //! `schema.sql` is what all migrations come to, to be read: tables with their columns, indexes and functions.
 
-#![expect(clippy::unwrap_used, reason = "a helper of a test fails like the test")]
-
 use millpond_postgres::tokio_postgres::{NoTls, connect};
 use millpond_postgres::{Options, PostgresStore};
 use millpond_testkit::servers::postgres::{Postgres, fresh_schema};
