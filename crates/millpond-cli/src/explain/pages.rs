@@ -127,8 +127,10 @@ mod tests {
     fn hints() -> BTreeSet<String> {
         let of_core = include_str!("../../../millpond-core/src/hints.rs");
         let of_store = include_str!("../../../millpond-sqlite/src/info.rs");
+        let of_postgres = include_str!("../../../millpond-postgres/src/info.rs");
         let of_files = include_str!("../doctor/integrity.rs");
-        let texts = [of_core, of_store, of_files].map(|text| text.split("#[cfg(test)]").next().unwrap());
+        let texts = [of_core, of_store, of_postgres, of_files];
+        let texts = texts.map(|text| text.split("#[cfg(test)]").next().unwrap());
         let is_code =
             |word: &&str| 5 < word.len() && word.chars().all(|c| c.is_ascii_uppercase() || c == '_');
         let found = texts.iter().flat_map(|text| text.split('"')).filter(is_code).map(str::to_owned);
