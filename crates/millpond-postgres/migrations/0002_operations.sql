@@ -104,6 +104,22 @@ create index event_queue on millpond.event (queue_id, at);
 
 alter table millpond.worker add column facts text, add column wish text;
 
+-- Ends the statement of a process that knows fewer migrations than there are. The lock on the table that reading it
+-- takes is held to the end of the transaction: a migration takes the whole table, so no commit comes after it.
+create function millpond.still_ours(a_known integer) returns boolean
+language plpgsql set enable_seqscan = off as $$
+declare
+    a_last integer;
+begin
+    select max(m.number) into a_last from millpond.migration m;
+    if a_known < a_last then
+        raise exception using errcode = 'MP001', message = format(
+            'another process brought it to migration %s; this release knows %s and no later one', a_last, a_known);
+    end if;
+    return true;
+end
+$$;
+
 -- The partition of a part of a queue, made if it is new.
 create function millpond.partition_of(a_queue integer, a_class smallint, a_lane smallint) returns integer
 language plpgsql set enable_seqscan = off as $$

@@ -68,6 +68,7 @@ select l.message_id, p.queue_id, p.class, l.sent_at, coalesce(l.attempt, 0), coa
 from millpond.log l
 join millpond.log_partition p on p.id = l.partition
 where l.partition = $1 and l.via_outbox and (l.sent_at, l.message_id) < ($2, $3) and l.sent_at >= $4
+      and l.log_offset >= $6
 order by l.sent_at desc, l.message_id desc
 limit $5;
 

@@ -1,34 +1,41 @@
 -- The verbs that run for every message, as functions of the schema (see the migrations): one round trip each, with
--- the plans of their statements kept by the server's session, whatever proxy is between.
+-- the plans of their statements kept by the server's session, whatever proxy is between. What writes asks first
+-- whether a later release has migrated: `:known` is the number of the last migration of this one.
 
 -- name: append
 -- Served by indexes; see the function.
-select millpond.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15);
+select millpond.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+where (select millpond.still_ours(:known));
 
 -- name: outbox_put
 -- Served by indexes; see the function.
-select p.id from millpond.outbox_put($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) as p (id);
+select p.id from millpond.outbox_put($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) as p (id)
+where (select millpond.still_ours(:known));
 
 -- name: dedup_hold
 -- Served by indexes; see the function.
-select message_id, checksum from millpond.dedup_hold($1, $2, $3, $4, $5, $6);
+select message_id, checksum from millpond.dedup_hold($1, $2, $3, $4, $5, $6)
+where (select millpond.still_ours(:known));
 
 -- name: partition_of
 -- Served by log_partition_part; see the function.
-select millpond.partition_of($1, $2, $3);
+select millpond.partition_of($1, $2, $3) where (select millpond.still_ours(:known));
 
 -- name: lease
 -- Served by indexes; see the function.
-select * from millpond.lease($1, $2, $3, $4, $5, $6, $7, $8, $9);
+select * from millpond.lease($1, $2, $3, $4, $5, $6, $7, $8, $9)
+where (select millpond.still_ours(:known));
 
 -- name: settle
 -- Served by indexes; see the function.
 select * from millpond.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19,
-                              $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33);
+                              $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33)
+where (select millpond.still_ours(:known));
 
 -- name: renew
 -- Served by indexes; see the function.
-select * from millpond.renew($1, $2, $3, $4, $5, $6, $7, $8, $9);
+select * from millpond.renew($1, $2, $3, $4, $5, $6, $7, $8, $9)
+where (select millpond.still_ours(:known));
 
 -- name: pulse
 -- Served by indexes; see the function.
@@ -36,4 +43,8 @@ select * from millpond.pulse($1, $2, $3);
 
 -- name: relay
 -- Served by indexes; see the function.
-select * from millpond.relay($1, $2);
+select * from millpond.relay($1, $2) where (select millpond.still_ours(:known));
+
+-- name: still_ours
+-- Served by the primary key of migration; see the function.
+select millpond.still_ours(:known)

@@ -107,7 +107,7 @@ impl PostgresStore {
         work: impl AsyncFn(&mut Connection) -> Tried<T> + Send + 'static,
     ) -> BoxFuture<'_, Result<T>> {
         self.main.call(doing, lost, async move |connection: &mut Connection| {
-            connection.transaction("begin", &work).await
+            connection.change("begin", &work).await
         })
     }
 }

@@ -226,6 +226,16 @@ impl Connection {
         }
     }
 
+    /// The same for what writes by statements of its own: refused once a later release has migrated.
+    pub(crate) async fn change<T>(
+        &mut self,
+        begin: &str,
+        work: impl AsyncFnOnce(&mut Self) -> Tried<T>,
+    ) -> Tried<T> {
+        let begin = format!("{begin}; {}", self.target.statements.get("still_ours"));
+        self.transaction(&begin, work).await
+    }
+
     /// Rolls back. A connection on which that fails stays as it is, and is closed by the pool.
     pub(crate) async fn rollback(&mut self) {
         if self.step("rollback").await.is_ok() {

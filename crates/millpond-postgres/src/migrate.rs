@@ -27,6 +27,9 @@ const MIGRATIONS: [(&str, &str); 2] = [
     ),
 ];
 
+/// The number of the last one.
+pub(crate) const LAST: usize = MIGRATIONS.len();
+
 /// The table of what was applied.
 const TABLE: &str = "create table if not exists millpond.migration (
     number integer primary key, name text not null, checksum bigint not null, applied_at bigint not null
@@ -98,6 +101,10 @@ pub(crate) async fn up(connection: &mut Connection) -> Result<usize> {
             connection.step(&format!("create schema if not exists {schema}")).await?;
         }
         connection.step(&in_schema(TABLE, &schema)).await?;
+        // Whoever writes has read it: what they do is committed before, or refused after (`still_ours`).
+        connection
+            .step(&in_schema("lock table millpond.migration in access exclusive mode", &schema))
+            .await?;
         for (index, (name, sql)) in MIGRATIONS.iter().enumerate().skip(done) {
             connection.step(&in_schema(sql, &schema)).await?;
             let number = i32::try_from(index + 1).unwrap_or(i32::MAX);

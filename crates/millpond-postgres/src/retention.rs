@@ -109,7 +109,7 @@ async fn retain_log(
         let before = now - *kept;
         let delete =
             async |connection: &mut Connection| retain_partition(connection, &partition, before, left).await;
-        left -= connection.transaction(BEGIN, delete).await?;
+        left -= connection.change(BEGIN, delete).await?;
     }
     Ok((rows_max - left).unsigned_abs())
 }

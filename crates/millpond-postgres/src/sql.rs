@@ -3,6 +3,8 @@
 
 use std::collections::HashMap;
 
+use crate::migrate;
+
 const FILES: [&str; 16] = [
     include_str!("../sql/verb.sql"),
     include_str!("../sql/queue.sql"),
@@ -33,7 +35,9 @@ impl Statements {
     /// For this schema, whose name needs no quotes.
     pub(crate) fn of(schema: &str) -> Self {
         let all = FILES.into_iter().flat_map(paragraphs);
-        Self(all.map(|(name, statement)| (name, in_schema(statement, schema))).collect())
+        let known = migrate::LAST.to_string();
+        let of_here = |statement: &str| in_schema(statement, schema).replace(":known", &known);
+        Self(all.map(|(name, statement)| (name, of_here(statement))).collect())
     }
 
     /// The statement of this name.

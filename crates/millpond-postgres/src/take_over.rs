@@ -53,7 +53,7 @@ pub(crate) async fn take_over(connection: &mut Connection, request: &TakeOver) -
         if !company.contains_key(&claim.worker) {
             let worker = claim.worker.clone();
             let count = async |connection: &mut Connection| write_in_hand(connection, &worker).await;
-            let count = connection.transaction(BEGIN, count).await?;
+            let count = connection.change(BEGIN, count).await?;
             company.insert(worker, count);
         }
     }
@@ -62,7 +62,7 @@ pub(crate) async fn take_over(connection: &mut Connection, request: &TakeOver) -
         let in_hand = claim.in_hand.or_else(|| company.get(&claim.worker).copied()).unwrap_or(1);
         let take =
             async |connection: &mut Connection| take_one(connection, request, claim, in_hand, token).await;
-        taken.extend(connection.transaction(BEGIN, take).await?);
+        taken.extend(connection.change(BEGIN, take).await?);
     }
     Ok(taken)
 }

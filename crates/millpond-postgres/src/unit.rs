@@ -129,7 +129,8 @@ async fn open(connection: &mut Connection, held: &ClaimRef, offset: Offset, limi
     let millis = limit.as_millis().clamp(1, 2_000_000_000);
     connection
         .begin(&format!(
-            "begin; set local idle_in_transaction_session_timeout = {millis}; set local statement_timeout = {millis}"
+            "begin; set local idle_in_transaction_session_timeout = {millis}; set local statement_timeout = {millis}; {}",
+            connection.target.statements.get("still_ours")
         ))
         .await?;
     let (now, subscription, partition) =
