@@ -1,9 +1,11 @@
 //! Servers for tests: private ones, as child processes on free loopback ports with a folder of their own. They are
 //! started when a test first needs them and stopped when its process ends, in whatever way it ends.
 //!
-//! A contributor may point at a server of their own instead: `MILLPOND_TEST_POSTGRES=postgres://…`.
+//! A contributor may point at servers of their own instead: `MILLPOND_TEST_POSTGRES=postgres://…`,
+//! `MILLPOND_TEST_MYSQL=mysql://…`.
 
 pub mod kept;
+pub mod mariadb;
 pub mod pgbouncer;
 pub mod postgres;
 

@@ -1,0 +1,120 @@
+-- name: inspect_heads
+-- As the pulse, for all queues, with those that are paused. A few look-ups a part, served by the primary keys.
+select h.queue_id,
+       h.next_offset - 1 - h.cursor_at - (select count(*) from millpond_cancel x
+                                          where x.subscription_id = h.subscription_id and x.`partition` = h.id
+                                                and x.log_offset > h.cursor_at),
+       (select l.published_at from millpond_log l where l.`partition` = h.id and l.log_offset = h.cursor_at + 1)
+from (
+    select p.id, p.queue_id, p.next_offset, s.id as subscription_id,
+           coalesce((select max(c.to_offset) from millpond_claim c
+                     where c.subscription_id = s.id and c.`partition` = p.id), -1) as cursor_at
+    from millpond_log_partition p
+    join millpond_subscription s on s.queue_id = p.queue_id and s.name = ''
+) h
+where h.cursor_at < h.next_offset - 1;
+
+-- name: inspect_leased
+-- Live claims; the store counts what their done sets leave. A handful of rows, whatever the backlog.
+-- Walks the claims: live ones and markers.
+select p.queue_id, c.to_offset - c.from_offset + 1, c.done
+from millpond_claim c
+join millpond_log_partition p on p.id = c.`partition`
+where c.token is not null;
+
+-- name: inspect_outbox
+-- What waits, in the groups that decide a state. Walks outbox_state, which has all it needs.
+select queue_id, reason, attempt > 0, count(*) from millpond_outbox group by 1, 2, 3;
+
+-- name: inspect_dead
+-- Those that were redriven live on under another id. Served by dead_letter_redriven.
+select queue_id, count(*) from millpond_dead_letter where redriven_as is null group by 1;
+
+-- name: inspect_stat
+-- Walks the counters: at most a day of minutes for each queue and kind, one row of all that is older, and what was
+-- added since upkeep last summed it.
+select s.queue_id, sum(s.sent), sum(s.done)
+from (select queue_id, sent, done from millpond_stat
+      union all select queue_id, sent, done from millpond_stat_delta) s
+group by 1;
+
+-- name: inspect_listeners
+-- Walks the workers, which are few.
+select queues from millpond_worker where lease_until > $now and not stopped;
+
+-- name: inspect_workers
+-- Walks the workers, which are few.
+select id, host, queues, slots, busy, started_at, seen_at, lease_until, stopped, error, facts, wish
+from millpond_worker
+order by seen_at desc, id;
+
+-- name: message_in_outbox
+-- Served by outbox_message.
+select queue_id, class, kind, `key`, headers, content_type, body, attempt, releases, suspect, attempts_max, retry_until,
+       sent_at, reason, ready_at, created_at, last_error
+from millpond_outbox where message_id = $1
+order by seq desc limit 1;
+
+-- name: message_in_dead_letters
+-- Served by dead_letter_message. A deadline is known only where it was the reason.
+select queue_id, class, kind, `key`, headers, content_type, body, attempt, releases, 0, attempts_max,
+       case reason when 'retry-until' then died_at end, sent_at, reason, died_at, detail, redriven_as
+from millpond_dead_letter where message_id = $1
+order by id desc limit 1;
+
+-- name: message_in_log
+-- The message itself, once its place is known. Served by the primary key.
+select p.queue_id, p.class, l.kind, l.`key`, l.headers, l.content_type, l.body, coalesce(l.attempt, 0),
+       coalesce(l.releases, 0), coalesce(l.suspect, 0), l.attempts_max, l.retry_until,
+       coalesce(l.sent_at, l.published_at)
+from millpond_log l
+join millpond_log_partition p on p.id = l.`partition`
+where l.`partition` = $1 and l.log_offset = $2;
+
+-- name: message_returns
+-- Rows that came through the outbox. Served by log_message, then by primary keys.
+select l.`partition`, l.log_offset, coalesce(l.attempt, 0), coalesce(l.releases, 0), l.published_at, p.lane, s.id, l.reason
+from millpond_log_returned r
+join millpond_log l on l.`partition` = r.`partition` and l.log_offset = r.log_offset
+join millpond_log_partition p on p.id = l.`partition`
+join millpond_subscription s on s.queue_id = p.queue_id and s.name = ''
+where r.message_id = $1;
+
+-- name: message_at
+-- One row, by its place. Served by the primary key.
+select l.`partition`, l.log_offset, coalesce(l.attempt, 0), coalesce(l.releases, 0), l.published_at, p.lane, s.id, l.reason
+from millpond_log l
+join millpond_log_partition p on p.id = l.`partition`
+join millpond_subscription s on s.queue_id = p.queue_id and s.name = ''
+where l.`partition` = $1 and l.log_offset = $2;
+
+-- name: message_scan
+-- The end of a search by time: a short range of one partition. Served by the primary key.
+select log_offset from millpond_log
+where `partition` = $1 and log_offset >= $2 and log_offset < $3 and message_id = $4
+limit 1;
+
+-- name: message_claim
+-- The only claim that can hold an offset. Served by the primary key.
+select from_offset, to_offset, token is not null, worker, expires_at, leased_at, done, runs from millpond_claim
+where subscription_id = $1 and `partition` = $2 and to_offset >= $3
+order by to_offset limit 1;
+
+-- name: message_history
+-- The only finished claim that can have held an offset. Served by history_range.
+select from_offset, to_offset, worker, leased_at, runs from millpond_history
+where `partition` = $1 and to_offset >= $2
+order by to_offset limit 1;
+
+-- name: message_events
+-- Served by event_message.
+select id, message_id, queue_id, kind, reason, attempt, releases, worker, error, at, run, count, name, retry_of
+from millpond_event where message_id = $1 order by id;
+
+-- name: dead_letter_before
+-- The dead letter that a message is a new life of. Served by dead_letter_redriven.
+select message_id from millpond_dead_letter where redriven_as = $1 limit 1;
+
+-- name: main_partitions
+-- Where direct sends go: of one queue, or of all. Walks the parts, which are few.
+select id, first_offset from millpond_log_partition where lane = 0 and ($1 is null or queue_id = $1);

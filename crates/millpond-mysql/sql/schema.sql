@@ -1,0 +1,39 @@
+-- name: schema_server
+-- What must be known of a server before anything else. Reads no table.
+select version(), @@max_allowed_packet, @@global.read_only, connection_id(), database();
+
+-- name: schema_tables
+-- Tables that are ours by their name, with their collation. Reads the catalogue.
+select table_name, table_collation, engine from information_schema.tables
+where table_schema = database() and left(table_name, char_length($1)) = $1;
+
+-- name: schema_binary
+-- Columns of names and keys that are not compared byte by byte. Reads the catalogue.
+select table_name, column_name, data_type from information_schema.columns
+where table_schema = database() and left(table_name, char_length($1)) = $1 and data_type not in ('binary', 'varbinary')
+      and column_name in ('name', 'key', 'kind', 'dedup_key', 'route', 'message_id', 'token', 'worker')
+limit 1;
+
+-- name: schema_applied
+-- Reads a handful of rows.
+select name, checksum, steps, applied_at from millpond_migration order by number;
+
+-- name: schema_lock
+-- Held by the connection, because changes of tables commit by themselves. It is let go with the connection. Reads no table.
+select get_lock(concat(database(), '.millpond_migration'), 30);
+
+-- name: schema_unlock
+-- Reads no table.
+select release_lock(concat(database(), '.millpond_migration'));
+
+-- name: schema_begin
+-- What was begun before is there. Served by the primary key.
+insert ignore into millpond_migration (number, name, checksum, steps) values ($1, $2, $3, 0);
+
+-- name: schema_step
+-- Served by the primary key.
+update millpond_migration set steps = $2 where number = $1;
+
+-- name: schema_end
+-- Served by the primary key.
+update millpond_migration set applied_at = $now where number = $1;

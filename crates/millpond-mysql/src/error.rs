@@ -1,0 +1,112 @@
+//! From what the server and the network say to what a caller can act on.
+
+use millpond_core::error::{Code, Error};
+use mysql_async::Error as ServerError;
+
+/// What may go wrong inside the store: the server's word, silence, or a decision of ours that is an error already.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Fault {
+    #[error("{}", plain(.0))]
+    Mysql(#[from] ServerError),
+    #[error("no answer within {0:?}")]
+    Silence(std::time::Duration),
+    #[error("column {0} is not what it should be")]
+    Column(usize),
+    #[error(transparent)]
+    Core(#[from] Error),
+}
+
+/// A result inside the store.
+pub(crate) type Tried<T> = Result<T, Fault>;
+
+/// What a caller is to think when the connection is lost before the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lost {
+    /// It can be asked again: it only read, or a repetition changes nothing.
+    AskAgain,
+    /// It may have been committed.
+    MayHaveHappened,
+}
+
+impl Fault {
+    /// The server did not say what became of the statement.
+    pub(crate) fn is_ambiguous(&self) -> bool {
+        match self {
+            Fault::Core(_) | Fault::Column(_) => false,
+            Fault::Silence(_) => true,
+            Fault::Mysql(error) => number(error).is_none_or(ends_the_connection),
+        }
+    }
+
+    /// Another transaction and this one waited for each other: nothing was done, and it may be tried again at once.
+    pub(crate) fn is_deadlock(&self) -> bool {
+        match self {
+            // The last is MariaDB's, since 11.6: a row changed since it was read.
+            Fault::Mysql(error) => matches!(number(error), Some(1213 | 1020)),
+            _ => false,
+        }
+    }
+
+    /// The public error, with what was being tried.
+    pub(crate) fn into_error(self, doing: &str, lost: Lost) -> Error {
+        if self.is_ambiguous() {
+            let code = match lost {
+                Lost::AskAgain => Code::StoreUnavailable,
+                Lost::MayHaveHappened => Code::UnknownOutcome,
+            };
+            return Error::new(code, doing).because(self);
+        }
+        match self {
+            Fault::Core(error) => error,
+            Fault::Mysql(error) => Error::new(code_of(&error), doing).because(plain(&error)),
+            Fault::Silence(_) => Error::new(Code::StoreUnavailable, doing).because(self),
+            Fault::Column(_) => Error::new(Code::Internal, doing).because(self),
+        }
+    }
+}
+
+/// The number of an error that the server sent.
+pub(crate) fn number(error: &ServerError) -> Option<u16> {
+    match error {
+        ServerError::Server(said) => Some(said.code),
+        _ => None,
+    }
+}
+
+/// A shutdown, a statement or connection that was ended by somebody, a packet that did not come whole.
+fn ends_the_connection(number: u16) -> bool {
+    matches!(number, 1053 | 1152 | 1156..=1161 | 1184 | 1317 | 1927 | 4031)
+}
+
+/// The code for a statement that the server refused, and so did not do.
+pub(crate) fn code_of(error: &ServerError) -> Code {
+    match number(error) {
+        None => Code::StoreUnavailable,
+        // The disk, or a table that may not grow.
+        Some(1021 | 1114) => Code::StorageFull,
+        // Too many connections, no memory, a deadlock, a lock that was not given, a time limit, read-only.
+        Some(
+            1037 | 1038 | 1040 | 1041 | 1203 | 1205 | 1213 | 1020 | 1226 | 1290 | 1792 | 1836 | 1969 | 3024,
+        ) => Code::StoreUnavailable,
+        // No rights.
+        Some(1044 | 1045 | 1142 | 1143 | 1227 | 1370 | 1698) => Code::StoreUnreachable,
+        // A table or column that is missing: the schema is another one.
+        Some(1054 | 1146) => Code::SchemaOlder,
+        Some(1153) => Code::BodyTooLarge,
+        Some(_) => Code::Internal,
+    }
+}
+
+/// What the server said, without the driver's words before it.
+pub(crate) fn plain(error: &ServerError) -> String {
+    match error {
+        ServerError::Server(said) => said.message.clone(),
+        ServerError::Io(mysql_async::IoError::Io(cause)) => cause.to_string(),
+        other => other.to_string(),
+    }
+}
+
+/// The store has been closed.
+pub(crate) fn closed(doing: &str) -> Error {
+    Error::new(Code::ShuttingDown, doing).because("the store was closed")
+}

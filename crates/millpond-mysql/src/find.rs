@@ -1,0 +1,527 @@
+//! One message: where it is, and how it fared.
+//!
+//! Rows of the log stay after their message went back, so a message may have several. Those that came through the
+//! outbox have an index; the first one of a direct send is found through the time in its id, by a search in
+//! offsets, whose times of publishing never go back.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use millpond_core::message::{JSON, MessageId, Offset};
+use millpond_core::pick::Lane;
+use millpond_core::reason::{DropReason, EventKind, OutboxReason};
+use millpond_core::state::{Place, State};
+use millpond_core::store::Queue;
+use millpond_core::time::Timestamp;
+use millpond_core::view::{EventView, MessageView};
+use serde_json::Value;
+use crate::row::Row;
+
+use crate::admin::now;
+use crate::bits::Bits;
+use crate::cell::{attempts_max, id_if_any, instant, instant_if_any, number, small};
+use crate::connection::{Connection, Param};
+use crate::error::Tried;
+use crate::list::Mark;
+use crate::queues::stored_queues;
+use crate::record::Queues;
+use crate::run_log::{enqueue_reason, entry, event_row};
+use crate::runs::{acknowledged, is_cancelled, is_purged, place};
+
+/// How far a sender's clock may be ahead of the store's for its message still to be found.
+const CLOCK_AHEAD_MAX: Duration = Duration::from_secs(2);
+
+/// An id names its millisecond.
+const ID_PRECISION: Duration = Duration::from_millis(1);
+
+/// How long after its id was made a message may have been stored for it still to be found.
+const STORED_AFTER_MAX: Duration = Duration::from_secs(60);
+
+/// Rows of one partition that are looked through for one id.
+const SCAN_ROWS_MAX: i64 = 200_000;
+
+/// What a message carries, wherever it is.
+struct Envelope {
+    queue: i32,
+    class: u8,
+    kind: Option<String>,
+    key: Option<String>,
+    headers: Option<String>,
+    content_type: Option<String>,
+    body: Vec<u8>,
+    attempt: u32,
+    releases: u32,
+    suspect: u16,
+    attempts_max: Option<u32>,
+    has_deadline: bool,
+    sent_at: Timestamp,
+}
+
+/// A row of the outbox.
+struct Waiting {
+    envelope: Envelope,
+    reason: OutboxReason,
+    ready_at: Timestamp,
+    since: Timestamp,
+    error: Option<String>,
+}
+
+/// A dead letter.
+struct Dead {
+    envelope: Envelope,
+    reason: String,
+    since: Timestamp,
+    detail: Option<String>,
+    redriven_as: Option<MessageId>,
+}
+
+/// A row of the log.
+struct LogRow {
+    partition: i32,
+    offset: i64,
+    attempt: u32,
+    releases: u32,
+    published_at: Timestamp,
+    lane: u8,
+    subscription: i32,
+    /// Why it came through the outbox.
+    reason: Option<String>,
+}
+
+/// A row of the log with what became of it.
+struct Delivery {
+    row: LogRow,
+    place: Place,
+    cursor: i64,
+    run: Option<Run>,
+}
+
+/// The claim that holds or held a message.
+struct Run {
+    worker: Option<String>,
+    expires_at: Option<Timestamp>,
+    leased_at: Timestamp,
+    /// When it was acknowledged: as early as its run time allows.
+    done_at: Option<Timestamp>,
+}
+
+/// Where a message is and how it fared; `None` if nothing is kept of it.
+pub(crate) async fn message_view(connection: &Connection, id: MessageId) -> Tried<Option<MessageView>> {
+    let now = now(connection).await?;
+    let by_id: [Param<'_>; 1] = [&id.0];
+    let outbox = connection.row_if_any("message_in_outbox", &by_id).await?.map(|row| waiting(&row));
+    let dead = connection.row_if_any("message_in_dead_letters", &by_id).await?.map(|row| dead_letter(&row));
+    let deliveries = deliveries(connection, now, id, outbox.as_ref(), dead.as_ref()).await?;
+    // Why it came into the outbox first; nothing: it was sent straight to the log.
+    let main = |delivery: &&Delivery| delivery.row.lane == Lane::Main.number();
+    let first = deliveries.iter().find(main).and_then(|delivery| delivery.row.reason.clone());
+    let first = first.or_else(|| outbox.as_ref().map(|waiting| waiting.reason.as_str().to_owned()));
+    // It has one place: what was put back or buried has left the log, though its rows have not.
+    let view = if let Some(waiting) = outbox {
+        Some(view_of_waiting(connection, id, waiting).await?)
+    } else if let Some(dead) = dead {
+        Some(view_of_dead(connection, id, dead).await?)
+    } else if let Some(latest) = deliveries.iter().max_by_key(|delivery| delivery.order()) {
+        view_of_delivery(connection, id, latest).await?
+    } else {
+        None
+    };
+    let Some(mut view) = view else { return Ok(None) };
+    view.events = events(connection, &view, first.as_deref(), &deliveries).await?;
+    let old = connection.row_if_any("dead_letter_before", &by_id).await?.map(|row| MessageId(row.get(0)));
+    view.retry_of = old.or_else(|| view.events.iter().find_map(|event| event.retry_of));
+    if let Some(error) = view.events.iter().rev().find_map(|event| event.error.clone()) {
+        view.error = Some(error);
+    }
+    Ok(Some(view))
+}
+
+/// A row of the log, and what became of it.
+pub(crate) struct LogPlace {
+    pub(crate) subscription: i32,
+    pub(crate) partition: i32,
+    pub(crate) offset: i64,
+    pub(crate) place: Place,
+}
+
+/// The latest row of the log that a message has which neither waits in the outbox nor is a dead letter.
+pub(crate) async fn in_log(connection: &Connection, id: MessageId) -> Tried<Option<LogPlace>> {
+    let now = now(connection).await?;
+    let latest = deliveries(connection, now, id, None, None).await?.into_iter().max_by_key(Delivery::order);
+    Ok(latest.map(|Delivery { row, place, .. }| {
+        let LogRow { subscription, partition, offset, .. } = row;
+        LogPlace { subscription, partition, offset, place }
+    }))
+}
+
+/// The first offset of `range` that was published after `instant`; its end if none was.
+pub(crate) async fn published_after(
+    connection: &Connection,
+    partition: i32,
+    range: Range<i64>,
+    instant: Timestamp,
+) -> Tried<i64> {
+    let (mut low, mut high) = (range.start, range.end);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let row = connection.row_if_any("log_published", &[&partition, &middle]).await?;
+        // A row that is missing was deleted, so it is older than any that is kept.
+        if row.is_none_or(|row| row.get::<_, i64>(0) <= instant.as_micros()) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    Ok(low)
+}
+
+/// Every row of the log that the message has, with what became of it.
+async fn deliveries(
+    connection: &Connection,
+    now: Timestamp,
+    id: MessageId,
+    waiting: Option<&Waiting>,
+    dead: Option<&Dead>,
+) -> Tried<Vec<Delivery>> {
+    let returns = connection.rows("message_returns", &[&id.0]).await?;
+    let mut rows: Vec<LogRow> = returns.iter().map(log_row).collect();
+    let never_logged =
+        waiting.is_some_and(|waiting| matches!(waiting.reason, OutboxReason::Tx | OutboxReason::Delay));
+    let sent_through_outbox = rows.iter().any(|row| row.lane == Lane::Main.number());
+    if !never_logged && !sent_through_outbox {
+        let queue = waiting.map(|waiting| waiting.envelope.queue).or(dead.map(|dead| dead.envelope.queue));
+        rows.extend(direct_row(connection, id, queue).await?);
+    }
+    let mut deliveries = Vec::with_capacity(rows.len());
+    for row in rows {
+        deliveries.push(delivery(connection, now, row).await?);
+    }
+    Ok(deliveries)
+}
+
+/// The row of a direct send, looked for around the time in its id.
+async fn direct_row(connection: &Connection, id: MessageId, queue: Option<i32>) -> Tried<Option<LogRow>> {
+    let Some(made_at) = id.made_at() else { return Ok(None) };
+    for row in connection.rows("main_partitions", &[&queue]).await? {
+        let (partition, first_offset): (i32, i64) = (row.get(0), row.get(1));
+        let end: i64 = connection.row("log_end", &[&partition]).await?.get(0);
+        let from =
+            published_after(connection, partition, first_offset..end, made_at - CLOCK_AHEAD_MAX).await?;
+        let to = published_after(connection, partition, from..end, made_at + STORED_AFTER_MAX).await?;
+        // Where clocks agree it was stored after it was made: a burst before that must not use up the rows.
+        let near = published_after(connection, partition, from..to, made_at - ID_PRECISION).await?;
+        let after = near..to.min(near.saturating_add(SCAN_ROWS_MAX));
+        let before = from.max(near.saturating_sub(SCAN_ROWS_MAX))..near;
+        for range in [after, before] {
+            if let Some(row) = scan(connection, partition, range, id).await? {
+                return Ok(Some(row));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Looks through a short range of one partition.
+async fn scan(
+    connection: &Connection,
+    partition: i32,
+    range: Range<i64>,
+    id: MessageId,
+) -> Tried<Option<LogRow>> {
+    let params: [Param<'_>; 4] =
+        [&partition, &range.start, &range.end, &id.0];
+    let Some(found) = connection.row_if_any("message_scan", &params).await? else { return Ok(None) };
+    let offset: i64 = found.get(0);
+    let row = connection.row("message_at", &[&partition, &offset]).await?;
+    Ok(Some(log_row(&row)))
+}
+
+/// What became of a row of the log: the claim that holds it tells, or the history of the one that did.
+async fn delivery(connection: &Connection, now: Timestamp, row: LogRow) -> Tried<Delivery> {
+    let key: [Param<'_>; 2] = [&row.subscription, &row.partition];
+    let top = connection.row_if_any("claim_top", &key).await?;
+    let cursor = top.map_or(-1, |found| found.get::<_, i64>(0));
+    if cursor < row.offset {
+        return Ok(Delivery { row, place: Place::Ahead, cursor, run: None });
+    }
+    if let Some((run, settled)) = live_run(connection, now, &row).await? {
+        let place = if settled { Place::Passed } else { Place::Claimed };
+        return Ok(Delivery { row, place, cursor, run: Some(run) });
+    }
+    let run = match finished_run(connection, &row).await? {
+        Finished::Purged => {
+            let place = Place::Dead { reason: DropReason::Purged };
+            return Ok(Delivery { row, place, cursor, run: None });
+        }
+        Finished::Run(run) => Some(run),
+        Finished::Unknown => None,
+    };
+    Ok(Delivery { row, place: Place::Passed, cursor, run })
+}
+
+/// The live claim that holds a row, and whether the message is settled in it.
+async fn live_run(connection: &Connection, now: Timestamp, row: &LogRow) -> Tried<Option<(Run, bool)>> {
+    let key: [Param<'_>; 3] =
+        [&row.subscription, &row.partition, &row.offset];
+    let Some(found) = connection.row_if_any("message_claim", &key).await? else { return Ok(None) };
+    let (from, live): (i64, bool) = (found.get(0), found.get(2));
+    if !live || row.offset < from {
+        return Ok(None);
+    }
+    let place = place_in(&found, row);
+    let (done, runs): (Option<Bits>, Option<Bits>) = (found.try_get(6)?, found.try_get(7)?);
+    if runs.as_ref().is_some_and(|runs| is_cancelled(runs, place)) {
+        return Ok(None);
+    }
+    let leased_at = instant(&found, 5);
+    let done_at = done_at(leased_at, runs.as_ref(), place).map(|at| at.min(now));
+    let run = Run { worker: found.get(3), expires_at: instant_if_any(&found, 4), leased_at, done_at };
+    Ok(Some((run, done.is_some_and(|done| done.is_set(place)))))
+}
+
+/// What the history tells of a row of the log.
+enum Finished {
+    Run(Run),
+    /// Dropped with all that waited around it.
+    Purged,
+    /// It keeps nothing of it, or nobody had it.
+    Unknown,
+}
+
+async fn finished_run(connection: &Connection, row: &LogRow) -> Tried<Finished> {
+    let key: [Param<'_>; 2] = [&row.partition, &row.offset];
+    let Some(found) = connection.row_if_any("message_history", &key).await? else {
+        return Ok(Finished::Unknown);
+    };
+    if row.offset < found.get(0) {
+        return Ok(Finished::Unknown);
+    }
+    let (leased_at, runs): (Timestamp, Bits) = (instant(&found, 3), found.try_get(4)?);
+    let place = place_in(&found, row);
+    if is_purged(&runs) {
+        return Ok(Finished::Purged);
+    }
+    if is_cancelled(&runs, place) {
+        return Ok(Finished::Unknown);
+    }
+    let done_at = done_at(leased_at, Some(&runs), place);
+    Ok(Finished::Run(Run { worker: found.get(2), expires_at: None, leased_at, done_at }))
+}
+
+/// The place of a row in the claim or history that was found for it; its second column is its highest offset.
+fn place_in(found: &Row, row: &LogRow) -> usize {
+    let to_offset = Offset(found.get::<_, i64>(1).unsigned_abs());
+    place(to_offset, Offset(row.offset.unsigned_abs())).unwrap_or(usize::MAX / 8)
+}
+
+fn done_at(leased_at: Timestamp, runs: Option<&Bits>, place: usize) -> Option<Timestamp> {
+    Some(leased_at + acknowledged(runs?, place)?)
+}
+
+impl Delivery {
+    /// What is live comes last, then the latest.
+    fn order(&self) -> (bool, Timestamp, u32, u8, i64) {
+        let LogRow { published_at, attempt, releases, lane, offset, .. } = self.row;
+        (self.place != Place::Passed, published_at, attempt + releases, lane, offset)
+    }
+}
+
+async fn view_of_waiting(connection: &Connection, id: MessageId, waiting: Waiting) -> Tried<MessageView> {
+    let Waiting { envelope, reason, ready_at, since, error } = waiting;
+    let state = State::of(Place::Outbox { reason, attempt: envelope.attempt });
+    Ok(MessageView {
+        since: Some(since),
+        ready_at: Some(ready_at),
+        reason: Some(reason.as_str().to_owned()),
+        error,
+        ..view(connection, id, envelope, state).await?
+    })
+}
+
+async fn view_of_dead(connection: &Connection, id: MessageId, dead: Dead) -> Tried<MessageView> {
+    let Dead { envelope, reason, since, detail, redriven_as } = dead;
+    // A word of a later release is a death all the same.
+    let known = DropReason::parse(&reason).unwrap_or(DropReason::Exhausted);
+    let state = State::of(Place::Dead { reason: known });
+    Ok(MessageView {
+        since: Some(since),
+        reason: Some(reason),
+        error: detail,
+        redriven_as,
+        ..view(connection, id, envelope, state).await?
+    })
+}
+
+async fn view_of_delivery(
+    connection: &Connection,
+    id: MessageId,
+    delivery: &Delivery,
+) -> Tried<Option<MessageView>> {
+    let Delivery { row, place, cursor, run } = delivery;
+    let key: [Param<'_>; 2] = [&row.partition, &row.offset];
+    let Some(stored) = connection.row_if_any("message_in_log", &key).await? else { return Ok(None) };
+    let mut view = view(connection, id, envelope(&stored), State::of(*place)).await?;
+    match (place, run) {
+        (Place::Ahead, _) => {
+            view.since = Some(row.published_at);
+            view.behind = Some((row.offset - cursor - 1).unsigned_abs());
+        }
+        (Place::Claimed, Some(run)) => {
+            view.attempt += 1;
+            view.since = Some(run.leased_at);
+            let key: [Param<'_>; 3] =
+                [&row.subscription, &row.partition, &row.offset];
+            view.cancel_asked = connection.row_if_any("cancel_of_message", &key).await?.is_some();
+            view.worker.clone_from(&run.worker);
+            view.lease_until = match run.expires_at {
+                Some(expires_at) => Some(expires_at),
+                None => worker_lease(connection, run.worker.as_deref()).await?,
+            };
+        }
+        (Place::Dead { reason }, _) => view.reason = Some(reason.as_str().to_owned()),
+        (_, run) => {
+            view.attempt += 1;
+            view.since = run.as_ref().and_then(|run| run.done_at);
+        }
+    }
+    Ok(Some(view))
+}
+
+async fn worker_lease(connection: &Connection, worker: Option<&str>) -> Tried<Option<Timestamp>> {
+    let row = connection.row_if_any("worker_lease_until", &[&worker]).await?;
+    Ok(row.map(|row| instant(&row, 0)))
+}
+
+async fn view(
+    connection: &Connection,
+    id: MessageId,
+    envelope: Envelope,
+    state: State,
+) -> Tried<MessageView> {
+    let queue =
+        stored_queues(connection).await?.into_iter().find(|queue| queue.id.0 == i64::from(envelope.queue));
+    let (name, attempts_of_queue) = match queue {
+        Some(Queue { name, settings, .. }) => (name, Some(settings.attempts_max)),
+        None => (String::new(), None),
+    };
+    let headers = envelope.headers.as_deref().and_then(|text| serde_json::from_str(text).ok());
+    Ok(MessageView {
+        id,
+        state,
+        kind: envelope.kind.unwrap_or_else(|| name.clone()),
+        queue: name,
+        key: envelope.key,
+        headers: headers.unwrap_or_else(|| Value::Object(serde_json::Map::new())),
+        content_type: envelope.content_type.unwrap_or_else(|| JSON.to_owned()),
+        body: envelope.body,
+        priority: envelope.class,
+        attempt: envelope.attempt,
+        releases: envelope.releases,
+        // A deadline alone replaces the number of attempts.
+        attempts_max: envelope.attempts_max.or(attempts_of_queue.filter(|_| !envelope.has_deadline)),
+        sent_at: envelope.sent_at,
+        since: None,
+        ready_at: None,
+        reason: None,
+        error: None,
+        worker: None,
+        lease_until: None,
+        suspect: envelope.suspect,
+        behind: None,
+        redriven_as: None,
+        retry_of: None,
+        cancel_asked: false,
+        events: Vec::new(),
+    })
+}
+
+/// The run log of a message. Only what is rare has rows; the rest is read from the message and its claims.
+async fn events(
+    connection: &Connection,
+    message: &MessageView,
+    first: Option<&str>,
+    deliveries: &[Delivery],
+) -> Tried<Vec<EventView>> {
+    let MessageView { id, sent_at, .. } = *message;
+    let of = (message.queue.as_str(), message.kind.as_str());
+    let queues = Queues::read(connection).await?;
+    let rows = connection.rows("message_events", &[&id.0]).await?;
+    let mut ordered: Vec<(Mark, EventView)> = rows.iter().map(|row| event_row(row, &queues)).collect();
+    // A redrive has written how it began.
+    if !ordered.iter().any(|(_, event)| event.kind == EventKind::Enqueue) {
+        let (mark, view) = entry(id, of, EventKind::Enqueue, (0, 0), sent_at);
+        let reason = first.map_or(Some("send"), |reason| enqueue_reason(Some(reason)));
+        ordered.push((mark, EventView { reason: reason.map(str::to_owned), ..view }));
+    }
+    for Delivery { row, run, .. } in deliveries {
+        let Some(run) = run else { continue };
+        let counted = (row.attempt + 1, row.attempt + row.releases + 1);
+        let event = |kind, at| {
+            let (mark, view) = entry(id, of, kind, counted, at);
+            (mark, EventView { worker: run.worker.clone(), ..view })
+        };
+        ordered.push(event(EventKind::Start, run.leased_at));
+        ordered.extend(run.done_at.map(|at| {
+            let (mark, view) = event(EventKind::Success, at);
+            (mark, EventView { run: Some(at.since(run.leased_at)), ..view })
+        }));
+    }
+    ordered.sort_by_key(|(mark, _)| *mark);
+    Ok(ordered.into_iter().map(|(_, event)| event).collect())
+}
+
+/// Whether a message that was sent straight to the log of a queue is kept there.
+pub(crate) async fn direct_row_exists(connection: &Connection, id: MessageId, queue: i32) -> Tried<bool> {
+    Ok(direct_row(connection, id, Some(queue)).await?.is_some())
+}
+
+fn envelope(row: &Row) -> Envelope {
+    Envelope {
+        queue: row.get(0),
+        class: small(row, 1),
+        kind: row.get(2),
+        key: row.get(3),
+        headers: row.get(4),
+        content_type: row.get(5),
+        body: row.get(6),
+        attempt: number(row, 7),
+        releases: number(row, 8),
+        suspect: row.get(9),
+        attempts_max: attempts_max(row, 10),
+        has_deadline: row.get::<_, Option<i64>>(11).is_some(),
+        sent_at: instant(row, 12),
+    }
+}
+
+fn waiting(row: &Row) -> Waiting {
+    Waiting {
+        envelope: envelope(row),
+        reason: OutboxReason::parse(row.get(13)).unwrap_or(OutboxReason::Delay),
+        ready_at: instant(row, 14),
+        since: instant(row, 15),
+        error: row.get(16),
+    }
+}
+
+fn dead_letter(row: &Row) -> Dead {
+    Dead {
+        envelope: envelope(row),
+        reason: row.get(13),
+        since: instant(row, 14),
+        detail: row.get(15),
+        redriven_as: id_if_any(row, 16),
+    }
+}
+
+fn log_row(row: &Row) -> LogRow {
+    LogRow {
+        partition: row.get(0),
+        offset: row.get(1),
+        attempt: number(row, 2),
+        releases: number(row, 3),
+        published_at: instant(row, 4),
+        lane: small(row, 5),
+        subscription: row.get(6),
+        reason: row.get(7),
+    }
+}

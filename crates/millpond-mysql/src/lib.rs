@@ -1,0 +1,66 @@
+//! The MySQL and MariaDB store of Millpond: the log, the outbox and everything else in tables of one prefix.
+//!
+//! MariaDB 10.6 and later is what is run in its tests; it is written for MySQL 8 too. What runs for a message is sent as
+//! a script of several statements, so that it takes as few round trips as it can, and nothing is kept in a session. Every
+//! transaction is READ COMMITTED, and one that was chosen as the victim of a deadlock is repeated, with a bound. Offsets
+//! come from the row of their partition, under its lock. Time is the server's.
+//!
+//! There is no commit here that waits for no flush: a lease and a settlement cost one each, as a send does.
+//!
+//! The store has threads of its own: what a program's own runtime does, or what blocks it, holds up neither a commit
+//! nor the renewal of a lease.
+
+mod admin;
+mod append;
+mod audit;
+mod bits;
+mod cancel;
+mod capabilities;
+mod cell;
+mod change;
+mod connect;
+mod connection;
+mod dead_letters;
+mod error;
+mod event;
+mod find;
+mod history;
+mod info;
+mod inspect;
+mod lane;
+mod lease;
+mod list;
+mod literal;
+mod location;
+mod log;
+mod messages;
+mod migrate;
+mod operate;
+mod outbox;
+mod pause;
+mod pool;
+mod purge;
+mod queues;
+mod record;
+mod redrive;
+mod refusal;
+mod retention;
+mod row;
+mod run_log;
+mod runs;
+mod script;
+mod sender;
+mod settle;
+mod spots;
+mod sql;
+mod steer;
+mod take_over;
+mod tallies;
+mod unit;
+mod waiting;
+
+pub use connect::{Options, MysqlStore, schema};
+pub use location::Location;
+pub use migrate::Migration;
+pub use mysql_async;
+pub use unit::MysqlTx;

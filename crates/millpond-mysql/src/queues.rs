@@ -1,0 +1,187 @@
+//! Declarations: queues with their settings.
+
+use millpond_core::error::{Code, Error};
+use millpond_core::queue::{Delivery, HistoryLevel, QueueSettings};
+use millpond_core::store::{Queue, QueueId};
+use serde_json::{Map, Value};
+use crate::row::Row;
+
+use crate::append::number;
+use crate::connection::{Connection, Param};
+use crate::error::Tried;
+
+/// The word of a kind of delivery, as it is stored.
+const fn delivery_text(delivery: Delivery) -> &'static str {
+    match delivery {
+        Delivery::Dispatch => "dispatch",
+    }
+}
+
+/// Stores a declaration, or gives the stored one its settings. What an operator changed at run time stays.
+pub(crate) async fn declare(connection: &Connection, name: &str, settings: &QueueSettings) -> Tried<Queue> {
+    let text = serde_json::to_string(settings).map_err(|error| internal("store a declaration", error))?;
+    if stored_queue(connection, name).await?.is_none()
+        && let Some(id) = add_queue(connection, name, settings, &text).await?
+    {
+        connection.run("declarations_raise", &[]).await?;
+        return Ok(Queue { id: QueueId(id.into()), name: name.to_owned(), settings: *settings });
+    }
+    // It was there, or another node has added it at this moment.
+    let Some(stored) = stored_queue(connection, name).await? else {
+        let why = "it was added and is gone";
+        return Err(Error::new(Code::StoreUnavailable, format!("declare queue `{name}`"))
+            .because(why)
+            .into());
+    };
+    let Stored { mut queue, declared: before, delivery, changes } = stored;
+    if delivery != delivery_text(settings.delivery) {
+        let declared = delivery_text(settings.delivery);
+        let why = format!("it is stored as {delivery} and declared as {declared}");
+        return Err(Error::new(Code::QueueConflict, format!("declare queue `{name}`")).because(why).into());
+    }
+    if before != *settings {
+        queue.settings = overlaid(name, settings, &changes)?;
+        set_queue(connection, queue.id, settings, has_history(&queue.settings)).await?;
+        connection.run("declarations_raise", &[]).await?;
+    }
+    Ok(queue)
+}
+
+/// Writes a declaration, and whether finished claims leave a row of history.
+pub(crate) async fn set_queue(
+    connection: &Connection,
+    id: QueueId,
+    declared: &QueueSettings,
+    history: bool,
+) -> Tried<()> {
+    let text = serde_json::to_string(declared).map_err(|error| internal("store a declaration", error))?;
+    let params: [Param<'_>; 3] = [&number(id), &text, &history];
+    connection.run("queue_set", &params).await.map(drop)
+}
+
+/// `None`: another node was first.
+async fn add_queue(
+    connection: &Connection,
+    name: &str,
+    settings: &QueueSettings,
+    text: &str,
+) -> Tried<Option<i32>> {
+    let (delivery, history) = (delivery_text(settings.delivery), has_history(settings));
+    let mut script = connection.new_script();
+    let add = script.add("queue_add", &[&name, &delivery, &text, &history])?;
+    script.add("subscription_add", &[&name])?;
+    let answers = connection.script(script).await?;
+    if answers[add].affected == 0 {
+        return Ok(None);
+    }
+    Ok(connection.row_if_any("queue_by_name", &[&name]).await?.map(|row| row.get(0)))
+}
+
+/// Whether finished claims leave a row of history.
+pub(crate) fn has_history(settings: &QueueSettings) -> bool {
+    settings.events == HistoryLevel::All
+}
+
+/// A queue as it is stored.
+pub(crate) struct Stored {
+    /// With the settings that count: what was declared, and over it what was changed at run time.
+    pub(crate) queue: Queue,
+    pub(crate) declared: QueueSettings,
+    pub(crate) delivery: String,
+    pub(crate) changes: Map<String, Value>,
+}
+
+/// The queue with this number.
+pub(crate) async fn queue_of(connection: &Connection, id: i32) -> Tried<Queue> {
+    let missing = || Error::new(Code::UnknownQueue, "look a queue up").because("it is not there any more");
+    Ok(queue_by_id(connection, id).await?.ok_or_else(missing)??.queue)
+}
+
+/// The same, if it is there and this release can read it.
+pub(crate) async fn readable_queue(connection: &Connection, id: i32) -> Tried<Option<Queue>> {
+    let found = queue_by_id(connection, id).await?;
+    Ok(found.and_then(Result::ok).map(|stored| stored.queue))
+}
+
+async fn queue_by_id(connection: &Connection, id: i32) -> Tried<Option<Result<Stored, Error>>> {
+    let mut script = connection.new_script();
+    let queue = script.add("queue_by_id", &[&id])?;
+    let settings = script.add("setting_of_queue", &[&id])?;
+    let answers = connection.script(script).await?;
+    Ok(answers[queue].rows.first().map(|row| queue_row(row, &answers[settings].rows)))
+}
+
+/// The stored declaration of this name.
+pub(crate) async fn stored_queue(connection: &Connection, name: &str) -> Tried<Option<Stored>> {
+    let Some(row) = connection.row_if_any("queue_by_name", &[&name]).await? else { return Ok(None) };
+    let changes = connection.rows("setting_of_queue", &[&row.get::<_, i32>(0)]).await?;
+    Ok(Some(queue_row(&row, &changes)?))
+}
+
+/// All declared queues, by name. One that this release cannot read takes no other along: it is left out, and says why
+/// when it is asked for by its name.
+pub(crate) async fn stored_queues(connection: &Connection) -> Tried<Vec<Queue>> {
+    let mut queues = Vec::new();
+    let mut script = connection.new_script();
+    let list = script.add("queue_list", &[])?;
+    let settings = script.add("setting_of_all", &[])?;
+    let answers = connection.script(script).await?;
+    for row in &answers[list].rows {
+        match queue_row(row, &answers[settings].rows) {
+            Ok(stored) => queues.push(stored.queue),
+            Err(error) => {
+                tracing::warn!(%error, cause = error.causes(), "a queue cannot be read, and is left out");
+            }
+        }
+    }
+    Ok(queues)
+}
+
+/// Declared settings with changes over them.
+pub(crate) fn overlaid(
+    name: &str,
+    declared: &QueueSettings,
+    changes: &Map<String, Value>,
+) -> Result<QueueSettings, Error> {
+    if changes.is_empty() {
+        return Ok(*declared);
+    }
+    let merged = serde_json::to_value(declared).and_then(|mut settings| {
+        if let Some(settings) = settings.as_object_mut() {
+            settings.extend(changes.iter().map(|(setting, value)| (setting.clone(), value.clone())));
+        }
+        serde_json::from_value(settings)
+    });
+    merged.map_err(|error| internal(&format!("read the changed settings of queue `{name}`"), error))
+}
+
+/// A queue, and changes of which some may be of others.
+fn queue_row(row: &Row, changes: &[Row]) -> Result<Stored, Error> {
+    let (name, declared): (String, String) = (row.get(1), row.get(2));
+    let broken = |error| internal(&format!("read the settings of queue `{name}`"), error);
+    let declared = declared_settings(&declared).map_err(broken)?;
+    let own = changes.iter().filter(|change| change.get::<_, i64>(0) == row.get::<_, i64>(0));
+    // What cannot be read counts as not changed.
+    let changes = own.filter_map(|change| Some((change.get(1), serde_json::from_str(change.get(2)).ok()?)));
+    let changes = known(changes.collect());
+    let settings = overlaid(&name, &declared, &changes)?;
+    let queue = Queue { id: QueueId(row.get(0)), name: name.clone(), settings };
+    Ok(Stored { queue, declared, delivery: row.get(3), changes })
+}
+
+/// Settings as they were declared, by this release or a later one: what only that one knows is its own affair.
+fn declared_settings(text: &str) -> serde_json::Result<QueueSettings> {
+    serde_json::from_str(text).or_else(|_| serde_json::from_value(known(serde_json::from_str(text)?).into()))
+}
+
+/// The settings that this release knows.
+fn known(mut settings: Map<String, Value>) -> Map<String, Value> {
+    if let Ok(Value::Object(ours)) = serde_json::to_value(QueueSettings::DEFAULT) {
+        settings.retain(|name, _| ours.contains_key(name));
+    }
+    settings
+}
+
+fn internal(doing: &str, error: serde_json::Error) -> Error {
+    Error::new(Code::Internal, doing).because(error)
+}

@@ -1,0 +1,257 @@
+//! Retention: what is past its time is deleted, in chunks, by one node at a time, each chunk in a transaction of its own.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use millpond_core::store::QueueId;
+use millpond_core::time::{Timestamp, micros};
+
+use crate::admin::now;
+use crate::append::number;
+use crate::bits::Bits;
+use crate::connect::BEGIN;
+use crate::connection::{Connection, Param};
+use crate::find::published_after;
+use crate::literal::List;
+use uuid::Uuid;
+use crate::error::Tried;
+use crate::queues::stored_queues;
+
+/// How long a node has the duty.
+const DUTY_LEASE: Duration = Duration::from_secs(60);
+
+/// How long the run log is kept.
+const EVENTS_KEPT: Duration = Duration::from_secs(90 * 24 * 3600);
+
+/// How much longer than its message's row in the log an inbox row is kept.
+const INBOX_GRACE: Duration = Duration::from_secs(24 * 3600);
+
+/// How long a worker that died without a word is shown.
+const WORKER_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// How long counters are kept by the minute.
+const MINUTES_KEPT: i64 = 24 * 60;
+
+const MINUTES_OF_QUARTER: i64 = 15;
+
+/// How long counters are kept by the quarter of an hour.
+const QUARTERS_KEPT: i64 = 90 * 24 * 4;
+
+/// How long the audit is kept.
+const AUDIT_KEPT: Duration = Duration::from_secs(400 * 24 * 3600);
+
+/// How long a dead letter is kept.
+const DEAD_LETTERS_KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// A partition of the log.
+struct Partition {
+    id: i32,
+    queue: QueueId,
+    first_offset: i64,
+    subscription: i32,
+}
+
+/// Deletes at most `rows_max` rows of each table, if this node has the duty; answers how many went.
+pub(crate) async fn retain(connection: &mut Connection, node: &str, rows_max: usize) -> Tried<u64> {
+    if !take_duty(connection, "retention", node).await? {
+        return Ok(0);
+    }
+    let now = now(connection).await?;
+    let rows_max = i64::try_from(rows_max).unwrap_or(i64::MAX);
+    let mut retention = HashMap::new();
+    for queue in stored_queues(connection).await? {
+        retention.insert(queue.id, queue.settings.retention);
+    }
+    let mut gone = retain_log(connection, now, &retention, rows_max).await?;
+    gone += retain_inbox(connection, now, &retention, rows_max).await?;
+    let before = [
+        ("history_delete", now - EVENTS_KEPT),
+        ("event_delete", now - EVENTS_KEPT),
+        ("worker_delete", now - WORKER_KEPT),
+        ("audit_delete", now - AUDIT_KEPT),
+        ("dead_letter_delete", now - DEAD_LETTERS_KEPT),
+    ];
+    for (statement, before) in before {
+        let params: [Param<'_>; 2] = [&before.as_micros(), &rows_max];
+        gone += connection.run(statement, &params).await?;
+    }
+    gone += connection
+        .transaction(&BEGIN, async |connection: &mut Connection| drop_dedup(connection, now, rows_max).await)
+        .await?;
+    gone += connection.run("marker_delete", &[]).await?;
+    connection
+        .transaction(&BEGIN, async |connection: &mut Connection| fold(connection, rows_max).await)
+        .await?;
+    let minute = now.as_micros() / 60_000_000;
+    let day = i32::try_from(minute - MINUTES_KEPT).unwrap_or(i32::MAX);
+    gone += connection
+        .transaction(&BEGIN, async |connection: &mut Connection| fold_day(connection, day).await)
+        .await?;
+    let quarter = i32::try_from(minute / MINUTES_OF_QUARTER - QUARTERS_KEPT).unwrap_or(i32::MAX);
+    let quarters: [Param<'_>; 2] = [&quarter, &rows_max];
+    gone += connection.run("quarter_delete", &quarters).await?;
+    gone += connection.run("cancel_mark_delete", &[]).await?;
+    Ok(gone)
+}
+
+/// Forgets dedup keys whose window is over.
+async fn drop_dedup(connection: &Connection, now: Timestamp, rows_max: i64) -> Tried<u64> {
+    let rows = connection.rows("dedup_delete", &[&now.as_micros(), &rows_max]).await?;
+    let mut by_queue: HashMap<i32, Vec<String>> = HashMap::new();
+    for row in rows {
+        by_queue.entry(row.get(1)).or_default().push(row.get(0));
+    }
+    let mut gone = 0;
+    for (queue, keys) in by_queue {
+        gone += connection.run("dedup_drop", &[&queue, &List(keys)]).await?;
+    }
+    Ok(gone)
+}
+
+/// Sums what transactions have added to the counters.
+async fn fold(connection: &Connection, rows_max: i64) -> Tried<()> {
+    let rows = connection.rows("stat_fold_pick", &[&rows_max]).await?;
+    let ids = List(rows.iter().map(|row| row.get::<_, i64>(0)).collect());
+    let mut script = connection.new_script();
+    script.add("stat_fold", &[&ids])?;
+    script.add("stat_fold_drop", &[&ids])?;
+    connection.script(script).await.map(drop)
+}
+
+/// Sums counters that are older than a day.
+async fn fold_day(connection: &Connection, day: i32) -> Tried<u64> {
+    let mut script = connection.new_script();
+    script.add("stat_fold_day", &[&day])?;
+    script.add("stat_fold_all", &[&day])?;
+    let drop = script.add("stat_drop_day", &[&day])?;
+    Ok(connection.script(script).await?[drop].affected)
+}
+
+async fn take_duty(connection: &Connection, duty: &str, node: &str) -> Tried<bool> {
+    let lease = micros(DUTY_LEASE);
+    let mut script = connection.new_script();
+    script.add("duty_take", &[&duty, &node, &lease])?;
+    let owner = script.add("duty_owner", &[&duty])?;
+    let answers = connection.script(script).await?;
+    Ok(answers[owner].rows.first().is_some_and(|row| row.get::<_, &str>(0) == node))
+}
+
+async fn retain_log(
+    connection: &mut Connection,
+    now: Timestamp,
+    retention: &HashMap<QueueId, Duration>,
+    rows_max: i64,
+) -> Tried<u64> {
+    let mut left = rows_max;
+    for partition in partitions(connection).await? {
+        let Some(kept) = retention.get(&partition.queue) else { continue };
+        let before = now - *kept;
+        let delete =
+            async |connection: &mut Connection| retain_partition(connection, &partition, before, left).await;
+        left -= connection.transaction(&BEGIN, delete).await?;
+    }
+    Ok((rows_max - left).unsigned_abs())
+}
+
+/// Deletes from the first offset up: never what is not settled, never the highest row (R3). Under the append lock, as
+/// everything that decides by looking at all subscriptions (R7).
+async fn retain_partition(
+    connection: &Connection,
+    partition: &Partition,
+    before: Timestamp,
+    rows_max: i64,
+) -> Tried<i64> {
+    let Partition { id, first_offset, .. } = *partition;
+    let end: i64 = connection.row("log_end_lock", &[&id]).await?.get(0);
+    let most =
+        (end - 1).min(watermark(connection, partition).await?).min(first_offset.saturating_add(rows_max));
+    if most <= first_offset {
+        return Ok(0);
+    }
+    let end = published_after(connection, id, first_offset..most, before).await?;
+    if end <= first_offset {
+        return Ok(0);
+    }
+    let range: [Param<'_>; 3] = [&id, &first_offset, &end];
+    let gone = connection.run("log_delete", &range).await?;
+    connection.run("log_returned_delete", &range).await?;
+    connection.run("partition_first_offset", &[&id, &end]).await?;
+    let last = end - 1;
+    let marks: [Param<'_>; 4] = [
+        &partition.subscription,
+        &id,
+        &first_offset,
+        &last,
+    ];
+    connection.run("cancel_delete_range", &marks).await?;
+    Ok(gone.cast_signed())
+}
+
+/// The lowest offset that is not settled.
+async fn watermark(connection: &Connection, partition: &Partition) -> Tried<i64> {
+    let key: [Param<'_>; 2] = [&partition.subscription, &partition.id];
+    let cursor = connection.row_if_any("claim_top", &key).await?;
+    let mut watermark = cursor.map_or(-1, |row| row.get::<_, i64>(0)) + 1;
+    for row in connection.rows("retention_live_claims", &key).await? {
+        let (to, from): (i64, i64) = (row.get(0), row.get(1));
+        let done = row.try_get::<_, Option<Bits>>(2)?.unwrap_or_default();
+        watermark = watermark.min(lowest_clear(to, from, &done));
+    }
+    Ok(watermark)
+}
+
+/// The lowest offset of a claim whose bit is clear; the one after the claim if all are set.
+fn lowest_clear(to: i64, from: i64, done: &Bits) -> i64 {
+    (from..=to).find(|offset| !done.is_set((to - offset).unsigned_abs() as usize)).unwrap_or(to + 1)
+}
+
+async fn partitions(connection: &Connection) -> Tried<Vec<Partition>> {
+    let rows = connection.rows("retention_partitions", &[]).await?;
+    Ok(rows
+        .iter()
+        .map(|row| Partition {
+            id: row.get(0),
+            queue: QueueId(row.get::<_, i32>(1).into()),
+            first_offset: row.get(2),
+            subscription: row.get(3),
+        })
+        .collect())
+}
+
+async fn retain_inbox(
+    connection: &Connection,
+    now: Timestamp,
+    retention: &HashMap<QueueId, Duration>,
+    rows_max: i64,
+) -> Tried<u64> {
+    let mut gone = 0_u64;
+    for (queue, kept) in retention {
+        let subscription = connection.row("subscription_of", &[&number(*queue)]).await?;
+        let before = (now - *kept - INBOX_GRACE).as_micros();
+        let left = rows_max - gone.cast_signed();
+        let params: [Param<'_>; 3] =
+            [&subscription.get::<_, i32>(0), &before, &left];
+        let ids = connection.rows("inbox_delete", &params).await?;
+        let ids = List(ids.iter().map(|row| row.get::<_, Uuid>(0)).collect());
+        gone += connection.run("inbox_drop", &[&subscription.get::<_, i32>(0), &ids]).await?;
+    }
+    Ok(gone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_clear_offset_is_found_from_the_low_end() {
+        let mut done = Bits::clear(4);
+        assert_eq!(lowest_clear(13, 10, &done), 10);
+        done.set(3);
+        done.set(2);
+        assert_eq!(lowest_clear(13, 10, &done), 12);
+        done.set(1);
+        done.set(0);
+        assert_eq!(lowest_clear(13, 10, &done), 14);
+        assert_eq!(lowest_clear(13, 10, &Bits::default()), 10);
+    }
+}

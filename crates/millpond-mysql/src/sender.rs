@@ -1,0 +1,294 @@
+//! Group commit: whatever arrived while the last commit ran is the next one. Nobody waits for company.
+//!
+//! One thread, one connection, one transaction at a time, over the sends of all queues. If the connection is lost
+//! before the answer, the sender finds out by itself what happened: it takes the append lock again, which proves that
+//! the first transaction is over, and looks for its own messages from the offset where they could begin.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millpond_core::error::{Code, Error, Result};
+use millpond_core::message::{MessageId, NewMessage};
+use millpond_core::store::{BoxFuture, QueueId, Stored};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::append::{Partitions, append_log, known_in_outbox, put_outbox};
+use crate::connect::BEGIN;
+use crate::connection::Connection;
+use crate::error::{Fault, Lost, Tried, closed};
+use crate::lane::{CALL_WAIT, DEADLOCK_TRIES, Lane};
+use crate::pool::Pool;
+
+/// Most calls of one transaction.
+const CALLS_MAX: usize = 1_024;
+
+/// Messages of one transaction, unless one call alone has more.
+const MESSAGES_MAX: usize = 10_000;
+
+/// Bytes of bodies of one transaction, unless one call alone has more.
+const BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// Most calls that wait; a caller beyond it waits for room.
+const WAITING_MAX: usize = 4_096;
+
+/// How long one call waits for room among the waiting ones.
+const ROOM_WAIT: Duration = Duration::from_secs(10);
+
+/// How long the sender tries to find out what became of a transaction.
+const RESOLVE_WAIT: Duration = Duration::from_secs(30);
+
+/// The wait between two tries to reach the server again.
+const RECONNECT_WAIT: Duration = Duration::from_millis(100);
+
+const DOING: &str = "store messages";
+
+/// One call of [`Log::append`](millpond_core::store::Log::append).
+struct Call {
+    queue: QueueId,
+    messages: Vec<NewMessage>,
+    reply: oneshot::Sender<Result<Vec<Stored>>>,
+}
+
+/// A handle to the sender.
+#[derive(Clone)]
+pub(crate) struct Sender {
+    calls: mpsc::Sender<Call>,
+    pub(crate) lane: Lane,
+    pub(crate) partitions: Arc<Partitions>,
+}
+
+impl Sender {
+    /// Starts it on its lane.
+    pub(crate) async fn start(lane: Lane) -> Result<Self> {
+        let (calls, waiting) = mpsc::channel(WAITING_MAX);
+        let partitions = Arc::new(Partitions::default());
+        let shared = Arc::clone(&partitions);
+        lane.spawn("start the sender", async move |pool: Arc<Pool>| {
+            let work = Work { pool, partitions: shared, ends: BTreeMap::new() };
+            tokio::task::spawn_local(work.run(waiting));
+        })
+        .await?;
+        Ok(Self { calls, lane, partitions })
+    }
+
+    /// Stores messages without dedup keys, all or none, durably.
+    pub(crate) fn send(
+        &self,
+        queue: QueueId,
+        messages: Vec<NewMessage>,
+    ) -> BoxFuture<'_, Result<Vec<Stored>>> {
+        Box::pin(async move {
+            let (reply, answer) = oneshot::channel();
+            let call = Call { queue, messages, reply };
+            match tokio::time::timeout(ROOM_WAIT, self.calls.send(call)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return Err(closed(DOING)),
+                Err(_) => {
+                    let why = "the sender is behind by thousands of calls";
+                    return Err(Error::new(Code::StoreUnavailable, DOING).because(why));
+                }
+            }
+            answer.await.map_err(|_| Error::new(Code::UnknownOutcome, DOING).because("the sender ended"))?
+        })
+    }
+}
+
+/// What one transaction stores, by where it goes. Partitions are in ascending order, which is the order of their
+/// locks (R2).
+struct Batch<'c> {
+    log: BTreeMap<i32, (QueueId, Vec<&'c NewMessage>)>,
+    outbox: BTreeMap<QueueId, Vec<&'c NewMessage>>,
+}
+
+/// The loop behind a [`Sender`].
+struct Work {
+    pool: Arc<Pool>,
+    partitions: Arc<Partitions>,
+    /// Of each partition the lowest offset that the next message can have, as far as is known.
+    ends: BTreeMap<i32, i64>,
+}
+
+impl Work {
+    async fn run(mut self, mut waiting: mpsc::Receiver<Call>) {
+        let mut next = waiting.recv().await;
+        while let Some(first) = next.take() {
+            let mut calls = vec![first];
+            next = gather(&mut calls, &mut waiting);
+            let outcome = self.store(&calls).await;
+            answer(calls, outcome);
+            if next.is_none() {
+                next = waiting.recv().await;
+            }
+        }
+    }
+
+    /// One transaction over all calls; answers the ids that the outbox had not.
+    async fn store(&mut self, calls: &[Call]) -> Result<Vec<MessageId>> {
+        let failed = |fault: Fault| fault.into_error(DOING, Lost::MayHaveHappened);
+        // Nothing was sent yet.
+        let mut lent = self.pool.lend().await.map_err(|fault| fault.into_error(DOING, Lost::AskAgain))?;
+        let batch = self.batch(lent.peek(), calls).await;
+        let batch = batch.map_err(|fault| fault.into_error(DOING, Lost::AskAgain))?;
+        let stored = tokio::time::timeout(CALL_WAIT, write(lent.get(), &batch)).await;
+        match stored.unwrap_or(Err(Fault::Silence(CALL_WAIT))) {
+            Ok((ends, new)) => {
+                self.ends.extend(ends);
+                lent.give_back();
+                Ok(new)
+            }
+            Err(fault) if fault.is_ambiguous() => {
+                drop(lent);
+                self.resolve(&batch).await.ok_or_else(|| failed(fault))?
+            }
+            Err(fault) => {
+                lent.give_back();
+                Err(failed(fault))
+            }
+        }
+    }
+
+    /// Sorts the calls by where they go. What is not known of a partition is asked before the transaction.
+    async fn batch<'c>(&mut self, connection: &Connection, calls: &'c [Call]) -> Tried<Batch<'c>> {
+        let mut batch = Batch { log: BTreeMap::new(), outbox: BTreeMap::new() };
+        for call in calls {
+            for message in &call.messages {
+                if message.due.is_some() {
+                    batch.outbox.entry(call.queue).or_default().push(message);
+                    continue;
+                }
+                let partition = self.partitions.main(connection, call.queue, message.priority).await?;
+                batch.log.entry(partition).or_insert_with(|| (call.queue, Vec::new())).1.push(message);
+            }
+        }
+        for partition in batch.log.keys() {
+            if !self.ends.contains_key(partition) {
+                let end = connection.row("log_end", &[partition]).await?.get(0);
+                self.ends.insert(*partition, end);
+            }
+        }
+        Ok(batch)
+    }
+
+    /// Finds out what became of a transaction whose answer was lost, and repeats it if nothing did. `None`: the server
+    /// could not be reached for so long that nobody knows.
+    async fn resolve(&mut self, batch: &Batch<'_>) -> Option<Result<Vec<MessageId>>> {
+        let began = Instant::now();
+        while began.elapsed() < RESOLVE_WAIT {
+            match self.resolve_once(batch).await {
+                Ok(new) => return Some(Ok(new)),
+                Err(Fault::Core(error))
+                    if error.code() != Code::StoreUnavailable && error.code() != Code::StoreUnreachable =>
+                {
+                    return Some(Err(error));
+                }
+                Err(error) => {
+                    tracing::info!(%error, "asking again what became of a send");
+                    tokio::time::sleep(RECONNECT_WAIT).await;
+                }
+            }
+        }
+        None
+    }
+
+    async fn resolve_once(&mut self, batch: &Batch<'_>) -> Tried<Vec<MessageId>> {
+        let mut lent = self.pool.lend().await?;
+        let ends = &self.ends;
+        let look = async |connection: &mut Connection| is_stored(connection, batch, ends).await;
+        let stored = lent.get().transaction(&BEGIN, look).await?;
+        let new = if stored {
+            // The outbox rows are of the same transaction.
+            batch.outbox.values().flatten().map(|message| message.id).collect()
+        } else {
+            let (ends, new) = write(lent.get(), batch).await?;
+            self.ends.extend(ends);
+            new
+        };
+        lent.give_back();
+        Ok(new)
+    }
+}
+
+/// Takes what waits, up to the limits of one transaction; answers a call that does not fit.
+fn gather(calls: &mut Vec<Call>, waiting: &mut mpsc::Receiver<Call>) -> Option<Call> {
+    let bytes = |call: &Call| call.messages.iter().map(|message| message.body.len()).sum::<usize>();
+    let (mut messages, mut sum) = (calls[0].messages.len(), bytes(&calls[0]));
+    while calls.len() < CALLS_MAX {
+        let call = waiting.try_recv().ok()?;
+        messages += call.messages.len();
+        sum += bytes(&call);
+        if MESSAGES_MAX < messages || BYTES_MAX < sum {
+            return Some(call);
+        }
+        calls.push(call);
+    }
+    None
+}
+
+/// Stores a batch; answers the new ends of its partitions, and the ids that the outbox had not. A transaction that
+/// another one made impossible is repeated.
+async fn write(connection: &Connection, batch: &Batch<'_>) -> Tried<(Vec<(i32, i64)>, Vec<MessageId>)> {
+    let mut tries = 1;
+    loop {
+        let written = write_once(connection, batch).await;
+        if DEADLOCK_TRIES <= tries || !written.as_ref().is_err_and(Fault::is_deadlock) {
+            return written;
+        }
+        tries += 1;
+    }
+}
+
+async fn write_once(connection: &Connection, batch: &Batch<'_>) -> Tried<(Vec<(i32, i64)>, Vec<MessageId>)> {
+    let mut new = Vec::new();
+    let mut script = connection.new_script();
+    script.step(BEGIN[0])?;
+    for (queue, messages) in &batch.outbox {
+        let mut known = known_in_outbox(connection, messages).await?;
+        let unknown: Vec<&NewMessage> =
+            messages.iter().copied().filter(|message| known.insert(message.id)).collect();
+        put_outbox(&mut script, *queue, &unknown)?;
+        new.extend(unknown.iter().map(|message| message.id));
+    }
+    let mut bases = Vec::with_capacity(batch.log.len());
+    for (partition, (queue, messages)) in &batch.log {
+        bases.push((*partition, messages.len() as i64, append_log(&mut script, *queue, *partition, messages)?));
+    }
+    script.step("commit")?;
+    let answers = connection.script_of_transaction(script).await?;
+    let ends = bases.into_iter().map(|(partition, count, place)| {
+        let base: i64 = answers[place].rows.first().map_or(Ok(0), |row| row.try_get(0))?;
+        Ok((partition, base + count))
+    });
+    Ok((ends.collect::<Tried<_>>()?, new))
+}
+
+/// Whether a batch is stored, once the transaction that wrote it is over.
+async fn is_stored(connection: &Connection, batch: &Batch<'_>, ends: &BTreeMap<i32, i64>) -> Tried<bool> {
+    let Some((partition, (_, messages))) = batch.log.first_key_value() else {
+        // Only the outbox: its ids are unique, so writing again is the way to find out.
+        return Ok(false);
+    };
+    connection.row("log_end_lock", &[partition]).await?;
+    let from = ends.get(partition).copied().unwrap_or(0);
+    Ok(connection.row("log_has", &[partition, &from, &messages[0].id.0]).await?.get(0))
+}
+
+fn answer(calls: Vec<Call>, outcome: Result<Vec<MessageId>>) {
+    let outcome = outcome.map(|new| new.into_iter().collect::<std::collections::HashSet<_>>());
+    for call in calls {
+        let stored = match &outcome {
+            Ok(new) => Ok(call.messages.iter().map(|message| stored(message, new)).collect()),
+            Err(error) => Err(Error::new(error.code(), DOING).because(error.causes())),
+        };
+        // A caller that stopped waiting does not undo what was committed.
+        let _ = call.reply.send(stored);
+    }
+}
+
+fn stored(message: &NewMessage, new: &std::collections::HashSet<MessageId>) -> Stored {
+    if message.due.is_none() || new.contains(&message.id) {
+        Stored::New
+    } else {
+        Stored::Duplicate { of: message.id }
+    }
+}

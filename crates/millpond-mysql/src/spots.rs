@@ -1,0 +1,607 @@
+//! Where messages are, in the order in which they were sent, the newest first: the one walk behind the list of
+//! messages and the run log.
+//!
+//! A message may have rows in several places, because those of the log stay; who walks decides which of them stands
+//! for it. What came through the outbox has an index by the time it was sent. The rest of the log is in the order of
+//! publishing, which is never earlier than sending: a row is handed over once all that is unread was published
+//! before it was sent.
+
+use std::cmp::Ordering;
+use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use millpond_core::message::MessageId;
+use millpond_core::pick::Lane;
+use millpond_core::time::Timestamp;
+use crate::row::Row;
+use uuid::Uuid;
+
+use crate::bits::Bits;
+use crate::cell::{attempts_max, id_if_any, instant, number, small};
+use crate::connection::{Connection, Param};
+use crate::error::Tried;
+use crate::find::published_after;
+use crate::literal::List;
+use crate::list::Mark;
+use crate::record::Content;
+use crate::runs::acknowledged;
+
+/// Rows of the first chunk of a source; each further one has twice as many, up to [`CHUNK_MAX`].
+const CHUNK_MIN: i64 = 32;
+
+/// Rows of one chunk.
+const CHUNK_MAX: i64 = 512;
+
+/// How much earlier than it was sent a message may seem to be published, by clocks of other processes.
+const SLACK: Duration = Duration::from_secs(60);
+
+/// A row of a message, without its body.
+pub(crate) struct Spot {
+    pub(crate) id: MessageId,
+    pub(crate) queue: i32,
+    pub(crate) class: u8,
+    pub(crate) sent_at: Timestamp,
+    pub(crate) attempt: u32,
+    pub(crate) releases: u32,
+    pub(crate) attempts_max: Option<u32>,
+    pub(crate) has_deadline: bool,
+    pub(crate) kind: Option<String>,
+    pub(crate) key: Option<String>,
+    pub(crate) at: At,
+}
+
+/// Where it is.
+pub(crate) enum At {
+    Outbox {
+        seq: i64,
+        reason: String,
+        ready_at: Timestamp,
+        error: Option<String>,
+        retry_of: Option<MessageId>,
+    },
+    DeadLetter {
+        number: i64,
+        reason: String,
+        detail: Option<String>,
+        worker: Option<String>,
+        retry_of: Option<MessageId>,
+    },
+    Log {
+        /// Its place in [`Parts`].
+        part: usize,
+        offset: i64,
+        published_at: Timestamp,
+        /// Why it came through the outbox; `None`: it did not, or was moved by an earlier release.
+        reason: Option<String>,
+        via_outbox: bool,
+    },
+}
+
+impl Spot {
+    pub(crate) fn mark(&self) -> Mark {
+        Mark::new(self.sent_at.as_micros(), self.id.0.as_u128())
+    }
+
+    /// Headers, and the body if it is asked for.
+    pub(crate) async fn content(
+        &self,
+        connection: &Connection,
+        parts: &Parts,
+        bodies: bool,
+    ) -> Tried<Content> {
+        let found = match self.at {
+            At::Outbox { seq, .. } => {
+                connection.row_if_any("outbox_content", &[&seq, &bodies]).await?
+            }
+            At::DeadLetter { number, .. } => {
+                connection
+                    .row_if_any("dead_letter_content", &[&number, &bodies])
+                    .await?
+            }
+            At::Log { part, offset, .. } => {
+                let id = parts.list[part].id;
+                let key: [Param<'_>; 3] = [&id, &offset, &bodies];
+                connection.row_if_any("log_content", &key).await?
+            }
+        };
+        let content = |row: Row| {
+            Content::new(row.get(0), row.get(1), row.get::<_, Option<Vec<u8>>>(2).unwrap_or_default())
+        };
+        Ok(found.map(content).unwrap_or_default())
+    }
+}
+
+/// A claim that is live.
+pub(crate) struct Live {
+    pub(crate) from: i64,
+    pub(crate) to: i64,
+    pub(crate) worker: Option<String>,
+    pub(crate) leased_at: Timestamp,
+    pub(crate) done: Bits,
+    pub(crate) runs: Bits,
+}
+
+/// A part of the log, as it is at the moment of the question.
+pub(crate) struct Part {
+    pub(crate) id: i32,
+    pub(crate) queue: i32,
+    pub(crate) class: u8,
+    pub(crate) lane: Lane,
+    pub(crate) first_offset: i64,
+    pub(crate) end: i64,
+    pub(crate) cursor: i64,
+    pub(crate) live: Vec<Live>,
+    cancelled: HashSet<i64>,
+}
+
+/// A claim that has ended.
+#[derive(Clone)]
+struct Ended {
+    from: i64,
+    to: i64,
+    worker: Option<String>,
+    leased_at: Timestamp,
+    runs: Bits,
+}
+
+/// The parts of the log that a question is about.
+#[derive(Default)]
+pub(crate) struct Parts {
+    pub(crate) list: Vec<Part>,
+    /// The last one that was looked up of each part: the next row is mostly in it too.
+    ended: Mutex<HashMap<usize, Ended>>,
+}
+
+/// What became of a row of the log.
+pub(crate) enum Fate {
+    /// Nobody has leased it.
+    Ahead,
+    /// A worker has it.
+    Held { worker: Option<String>, leased_at: Timestamp },
+    /// It was acknowledged; `None`: nothing is known of its run.
+    Done(Option<Run>),
+    /// The message has left from here: another row stands for it, or none.
+    Left,
+}
+
+/// A run that ended with an acknowledgement.
+pub(crate) struct Run {
+    pub(crate) worker: Option<String>,
+    pub(crate) leased_at: Timestamp,
+    pub(crate) took: Duration,
+}
+
+/// The place of an offset in a claim: counted from the highest down.
+fn place(to: i64, offset: i64) -> usize {
+    (to - offset).unsigned_abs() as usize
+}
+
+impl Parts {
+    /// The parts of these queues.
+    pub(crate) async fn read(connection: &Connection, queues: &[i32]) -> Tried<Self> {
+        let mut parts = Self::default();
+        for row in connection.rows("spot_parts", &[&List(queues.to_vec())]).await? {
+            let (id, subscription, cursor): (i32, i32, i64) = (row.get(0), row.get(5), row.get(7));
+            let key: [Param<'_>; 3] = [&subscription, &id, &cursor];
+            let cancelled = connection.rows("spot_cancelled", &key).await?;
+            let live = connection.rows("spot_live", &key[..2]).await?;
+            parts.list.push(Part {
+                id,
+                queue: row.get(1),
+                class: small(&row, 2),
+                lane: Lane::from_number(small(&row, 3)).unwrap_or(Lane::Main),
+                first_offset: row.get(4),
+                end: row.get(6),
+                cursor,
+                live: live.iter().map(live_claim).collect::<Tried<_>>()?,
+                cancelled: cancelled.iter().map(|row| row.get(0)).collect(),
+            });
+        }
+        Ok(parts)
+    }
+
+    /// What became of a row.
+    pub(crate) async fn fate(
+        &self,
+        connection: &Connection,
+        part: usize,
+        offset: i64,
+        id: MessageId,
+    ) -> Tried<Fate> {
+        let Part { id: partition, cursor, live, cancelled, .. } = &self.list[part];
+        if *cursor < offset {
+            return Ok(if cancelled.contains(&offset) { Fate::Left } else { Fate::Ahead });
+        }
+        if let Some(claim) = live.iter().find(|claim| claim.from <= offset && offset <= claim.to) {
+            let place = place(claim.to, offset);
+            let (worker, leased_at) = (claim.worker.clone(), claim.leased_at);
+            return Ok(match acknowledged(&claim.runs, place) {
+                _ if !claim.done.is_set(place) => Fate::Held { worker, leased_at },
+                Some(took) => Fate::Done(Some(Run { worker, leased_at, took })),
+                None => Fate::Left,
+            });
+        }
+        let Some(ended) = self.ended(connection, part, *partition, offset).await? else {
+            let left = left_by_id(connection, id, *partition, offset).await?;
+            return Ok(if left { Fate::Left } else { Fate::Done(None) });
+        };
+        Ok(match acknowledged(&ended.runs, place(ended.to, offset)) {
+            Some(took) => Fate::Done(Some(Run { worker: ended.worker, leased_at: ended.leased_at, took })),
+            None => Fate::Left,
+        })
+    }
+
+    /// The finished claim that held an offset.
+    async fn ended(
+        &self,
+        connection: &Connection,
+        part: usize,
+        partition: i32,
+        offset: i64,
+    ) -> Tried<Option<Ended>> {
+        let holds = |ended: &Ended| ended.from <= offset && offset <= ended.to;
+        let known = self.ended.lock().unwrap_or_else(PoisonError::into_inner).get(&part).cloned();
+        if let Some(ended) = known.filter(holds) {
+            return Ok(Some(ended));
+        }
+        let key: [Param<'_>; 2] = [&partition, &offset];
+        let found = connection.row_if_any("spot_ended", &key).await?;
+        let found = found.as_ref().map(ended_claim).transpose()?.filter(holds);
+        if let Some(ended) = &found {
+            self.ended.lock().unwrap_or_else(PoisonError::into_inner).insert(part, ended.clone());
+        }
+        Ok(found)
+    }
+}
+
+/// Whether a message that nothing is known of is somewhere else now.
+async fn left_by_id(connection: &Connection, id: MessageId, partition: i32, offset: i64) -> Tried<bool> {
+    let params: [Param<'_>; 3] = [&id.0, &partition, &offset];
+    Ok(connection.row("spot_left", &params).await?.get(0))
+}
+
+fn live_claim(row: &Row) -> Tried<Live> {
+    Ok(Live {
+        from: row.try_get(0)?,
+        to: row.try_get(1)?,
+        worker: row.try_get(2)?,
+        leased_at: instant(row, 3),
+        done: row.try_get::<_, Option<Bits>>(4)?.unwrap_or_default(),
+        runs: row.try_get::<_, Option<Bits>>(5)?.unwrap_or_default(),
+    })
+}
+
+fn ended_claim(row: &Row) -> Tried<Ended> {
+    Ok(Ended {
+        from: row.try_get(0)?,
+        to: row.try_get(1)?,
+        worker: row.try_get(2)?,
+        leased_at: instant(row, 3),
+        runs: row.try_get(4)?,
+    })
+}
+
+/// Which places are walked.
+#[derive(Clone, Copy)]
+pub(crate) struct Places {
+    pub(crate) outbox: bool,
+    pub(crate) dead: bool,
+    /// Of the log: beyond the cursor, in live claims, and the rest.
+    pub(crate) ahead: bool,
+    pub(crate) held: bool,
+    pub(crate) passed: bool,
+}
+
+/// A walk over several sources, each in order.
+pub(crate) struct Walk<'c> {
+    connection: &'c Connection,
+    sources: Vec<Source>,
+    heads: BinaryHeap<(Mark, usize)>,
+    /// Nothing that was sent before this is of interest.
+    earliest: i64,
+}
+
+impl<'c> Walk<'c> {
+    /// Walks everything below `from` that was sent at `earliest` or later.
+    pub(crate) async fn new(
+        connection: &'c Connection,
+        queues: &[i32],
+        parts: &Parts,
+        places: Places,
+        from: Mark,
+        earliest: i64,
+    ) -> Tried<Self> {
+        let mut sources = Vec::new();
+        for queue in queues {
+            if places.outbox {
+                sources.push(Source::indexed(Indexed::Outbox(*queue), from));
+            }
+            if places.dead {
+                sources.push(Source::indexed(Indexed::DeadLetters(*queue), from));
+            }
+        }
+        for (index, part) in parts.list.iter().enumerate() {
+            let direct_only = places.passed;
+            if places.passed {
+                sources.push(Source::indexed(Indexed::Log(index, part.id), from));
+            }
+            if !places.passed || part.lane == Lane::Main {
+                let segments = segments(connection, part, places, from, earliest).await?;
+                sources.push(Source::offsets(index, part, segments, direct_only, from));
+            }
+        }
+        let mut walk = Self { connection, sources, heads: BinaryHeap::new(), earliest };
+        for source in 0..walk.sources.len() {
+            walk.offer(source).await?;
+        }
+        Ok(walk)
+    }
+
+    /// The next one, if there is one: its mark.
+    pub(crate) fn peek(&self) -> Option<Mark> {
+        self.heads.peek().map(|(mark, _)| *mark)
+    }
+
+    /// The next row.
+    pub(crate) async fn next(&mut self) -> Tried<Option<Spot>> {
+        let Some((_, source)) = self.heads.pop() else { return Ok(None) };
+        let spot = self.sources[source].pop();
+        self.offer(source).await?;
+        Ok(spot)
+    }
+
+    async fn offer(&mut self, source: usize) -> Tried<()> {
+        let mark = self.sources[source].peek(self.connection, self.earliest).await?;
+        self.heads.extend(mark.filter(|mark| self.earliest <= mark.at).map(|mark| (mark, source)));
+        Ok(())
+    }
+}
+
+/// The ranges of offsets of a part that are walked, both ends included, the highest last.
+async fn segments(
+    connection: &Connection,
+    part: &Part,
+    places: Places,
+    from: Mark,
+    earliest: i64,
+) -> Tried<Vec<(i64, i64)>> {
+    let mut high = part.end - 1;
+    if from.at != i64::MAX {
+        let latest = Timestamp::from_micros(from.at) + SLACK;
+        let after = published_after(connection, part.id, part.first_offset..part.end, latest).await?;
+        high = high.min(after - 1);
+    }
+    let low = if earliest == i64::MIN {
+        part.first_offset
+    } else {
+        let before = Timestamp::from_micros(earliest - 1);
+        published_after(connection, part.id, part.first_offset..part.end, before).await?
+    };
+    let mut ranges = Vec::new();
+    if places.passed {
+        ranges.push((low, high));
+    } else {
+        if places.held {
+            let mut live: Vec<_> = part.live.iter().map(|claim| (claim.from, claim.to)).collect();
+            live.sort_unstable();
+            ranges.extend(live);
+        }
+        if places.ahead {
+            ranges.push((part.cursor + 1, part.end - 1));
+        }
+    }
+    let cut = ranges.into_iter().map(|(from, to)| (from.max(low), to.min(high)));
+    Ok(cut.filter(|(from, to)| from <= to).collect())
+}
+
+/// Rows in order.
+struct Source {
+    of: Of,
+    ready: VecDeque<Spot>,
+    chunk: i64,
+    ended: bool,
+    from: Mark,
+}
+
+enum Of {
+    Indexed {
+        which: Indexed,
+        next: Mark,
+    },
+    Offsets {
+        part: usize,
+        partition: i32,
+        segments: Vec<(i64, i64)>,
+        direct_only: bool,
+        heap: BinaryHeap<ByMark>,
+        unread: i64,
+    },
+}
+
+/// Places with an index by the time of sending: of a queue, or of a part of the log.
+#[derive(Clone, Copy)]
+enum Indexed {
+    Outbox(i32),
+    DeadLetters(i32),
+    Log(usize, i32),
+}
+
+struct ByMark(Spot);
+
+impl PartialEq for ByMark {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for ByMark {}
+
+impl PartialOrd for ByMark {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ByMark {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.mark().cmp(&other.0.mark())
+    }
+}
+
+impl Source {
+    fn indexed(which: Indexed, from: Mark) -> Self {
+        Self::new(Of::Indexed { which, next: from }, from)
+    }
+
+    fn offsets(index: usize, part: &Part, segments: Vec<(i64, i64)>, direct_only: bool, from: Mark) -> Self {
+        let (partition, heap, unread) = (part.id, BinaryHeap::new(), i64::MAX);
+        let of = Of::Offsets { part: index, partition, segments, direct_only, heap, unread };
+        Self::new(of, from)
+    }
+
+    fn new(of: Of, from: Mark) -> Self {
+        Self { of, ready: VecDeque::new(), chunk: CHUNK_MIN, ended: false, from }
+    }
+
+    async fn peek(&mut self, connection: &Connection, earliest: i64) -> Tried<Option<Mark>> {
+        while self.ready.is_empty() && !self.ended {
+            self.fill(connection, earliest).await?;
+            self.chunk = (self.chunk * 2).min(CHUNK_MAX);
+        }
+        Ok(self.ready.front().map(Spot::mark))
+    }
+
+    fn pop(&mut self) -> Option<Spot> {
+        self.ready.pop_front()
+    }
+
+    async fn fill(&mut self, connection: &Connection, earliest: i64) -> Tried<()> {
+        match &mut self.of {
+            Of::Indexed { which, next } => {
+                let rows = indexed(connection, *which, *next, earliest, self.chunk).await?;
+                self.ended = (rows.len() as i64) < self.chunk;
+                if let Some(last) = rows.last() {
+                    *next = last.mark();
+                }
+                self.ready.extend(rows);
+            }
+            Of::Offsets { part, partition, segments, direct_only, heap, unread } => {
+                match segments.last_mut() {
+                    None => *unread = i64::MIN,
+                    Some((low, high)) => {
+                        let key: [Param<'_>; 4] = [
+                            &*partition,
+                            &*low,
+                            &*high,
+                            &self.chunk,
+                        ];
+                        let mut lowest = *low;
+                        for row in connection.rows("log_spots", &key).await? {
+                            let spot = log_spot(&row, *part);
+                            let At::Log { offset, published_at, via_outbox, .. } = spot.at else { continue };
+                            (lowest, *unread) = (offset, published_at.as_micros());
+                            if !(*direct_only && via_outbox) && spot.mark() < self.from {
+                                heap.push(ByMark(spot));
+                            }
+                        }
+                        *high = lowest - 1;
+                        if *high < *low {
+                            segments.pop();
+                        }
+                    }
+                }
+                if segments.is_empty() {
+                    *unread = i64::MIN;
+                }
+                while heap.peek().is_some_and(|top| *unread < top.0.sent_at.as_micros()) {
+                    self.ready.extend(heap.pop().map(|top| top.0));
+                }
+                self.ended = segments.is_empty() && heap.is_empty();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The next rows of an index by the time of sending.
+async fn indexed(
+    connection: &Connection,
+    which: Indexed,
+    below: Mark,
+    earliest: i64,
+    rows_max: i64,
+) -> Tried<Vec<Spot>> {
+    let id = Uuid::from_u128(below.id);
+    let (name, of) = match which {
+        Indexed::Outbox(queue) => ("outbox_spots", queue),
+        Indexed::DeadLetters(queue) => ("dead_letter_spots", queue),
+        Indexed::Log(_, partition) => ("log_sent_spots", partition),
+    };
+    let params: [Param<'_>; 5] = [
+        &of,
+        &below.at,
+        &id,
+        &earliest,
+        &rows_max,
+    ];
+    let rows = connection.rows(name, &params).await?;
+    Ok(rows
+        .iter()
+        .map(|row| match which {
+            Indexed::Outbox(_) => outbox_spot(row),
+            Indexed::DeadLetters(_) => dead_letter_spot(row),
+            Indexed::Log(part, _) => log_spot(row, part),
+        })
+        .collect())
+}
+
+/// The first ten columns of every statement here.
+fn spot(row: &Row, at: At) -> Spot {
+    Spot {
+        id: MessageId(row.get(0)),
+        queue: row.get(1),
+        class: small(row, 2),
+        sent_at: instant(row, 3),
+        attempt: number(row, 4),
+        releases: number(row, 5),
+        attempts_max: attempts_max(row, 6),
+        has_deadline: row.get(7),
+        kind: row.get(8),
+        key: row.get(9),
+        at,
+    }
+}
+
+fn outbox_spot(row: &Row) -> Spot {
+    let at = At::Outbox {
+        seq: row.get(10),
+        reason: row.get(11),
+        ready_at: instant(row, 12),
+        error: row.get(13),
+        retry_of: id_if_any(row, 14),
+    };
+    spot(row, at)
+}
+
+fn dead_letter_spot(row: &Row) -> Spot {
+    let at = At::DeadLetter {
+        number: row.get(10),
+        reason: row.get(11),
+        detail: row.get(12),
+        worker: row.get(13),
+        retry_of: id_if_any(row, 14),
+    };
+    spot(row, at)
+}
+
+fn log_spot(row: &Row, part: usize) -> Spot {
+    let at = At::Log {
+        part,
+        offset: row.get(10),
+        published_at: instant(row, 11),
+        via_outbox: row.get(12),
+        reason: row.get(13),
+    };
+    spot(row, at)
+}

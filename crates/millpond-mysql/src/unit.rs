@@ -1,0 +1,229 @@
+//! A handler's own transaction (M7): its writes and the message's inbox row commit together, if the lease is still held.
+//!
+//! It has a connection for itself, from [`Log::begin`] until it ends. When its limit passes, the server is told to end
+//! the connection, and rolls back. The connection does not commit by itself meanwhile: after a deadlock the server has
+//! rolled back, and what a handler writes then belongs to no transaction that anybody commits.
+//!
+//! [`Log::begin`]: millpond_core::store::Log::begin
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millpond_core::error::{Code, Error, Result};
+use millpond_core::message::{NewMessage, Offset};
+use millpond_core::store::{Begun, BoxFuture, ClaimRef, EffectTx, Queue, Stored};
+use mysql_async::Conn;
+use tokio::task::AbortHandle;
+use uuid::Uuid;
+
+use crate::append::{Path, append_within};
+use crate::bits::Bits;
+use crate::connect::MysqlStore;
+use crate::connection::{Connection, Target};
+use crate::error::{Fault, Lost, Tried};
+use crate::lane::Lane;
+use crate::pool::{Lent, Pool};
+use crate::queues::stored_queue;
+use crate::runs::place;
+
+const BEGIN: &str = "open the job's transaction";
+const COMMIT: &str = "commit the job's transaction";
+const SEND: &str = "send in the job's transaction";
+
+/// The side of a handler's transaction that is MySQL's or MariaDB's.
+pub struct MysqlTx {
+    /// `None` once it is over.
+    lent: Option<Lent>,
+    held: ClaimRef,
+    offset: Offset,
+    watchdog: AbortHandle,
+    lane: Lane,
+}
+
+impl std::fmt::Debug for MysqlTx {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MysqlTx").field("offset", &self.offset).finish_non_exhaustive()
+    }
+}
+
+impl Drop for MysqlTx {
+    fn drop(&mut self) {
+        self.watchdog.abort();
+        // The driver needs a runtime to close a connection: that of the lane.
+        if let Some(lent) = self.lent.take() {
+            self.lane.drop_there(lent);
+        }
+    }
+}
+
+impl MysqlTx {
+    /// The driver's connection with the open transaction, for statements.
+    ///
+    /// It must not begin, commit or roll back, and no statement may change a table's definition, which commits; a
+    /// savepoint is fine.
+    pub fn conn(&mut self) -> &mut Conn {
+        self.lent.as_mut().expect("it is there until the commit").get().driver()
+    }
+
+    fn connection(&self) -> &Connection {
+        self.lent.as_ref().expect("it is there until the commit").peek()
+    }
+
+    async fn send_all(&mut self, queue: &Queue, messages: &[NewMessage]) -> Tried<Vec<Stored>> {
+        let connection = self.connection();
+        // All of the messages or none: the handler may go on after a refusal, and then nothing of it may be left, least
+        // of all a dedup key that stands for a message that was never stored.
+        connection.step("savepoint millpond_send").await?;
+        let sent = append_within(connection, queue.id, messages, Path::Outbox, &BTreeMap::new()).await;
+        if sent.as_ref().is_err_and(Fault::is_deadlock) {
+            // The whole transaction is gone, and the savepoint with it.
+            return sent;
+        }
+        if sent.is_err() {
+            connection.step("rollback to savepoint millpond_send").await?;
+        }
+        connection.step("release savepoint millpond_send").await?;
+        sent
+    }
+
+    async fn commit_held(&mut self) -> Tried<()> {
+        let lent = self.lent.take().expect("a transaction is committed once");
+        let connection = lent.peek();
+        let still = is_still_ours(connection, &self.held, self.offset).await;
+        // Nothing is committed yet: a lost connection has rolled it back.
+        if !still.map_err(|fault| fault.into_error(COMMIT, Lost::AskAgain))? {
+            connection.rollback().await;
+            give_back(lent).await;
+            return Err(lost(COMMIT).into());
+        }
+        connection.commit().await?;
+        give_back(lent).await;
+        Ok(())
+    }
+}
+
+/// Gives a connection back that commits by itself again.
+async fn give_back(lent: Lent) {
+    if lent.peek().step("set session autocommit = 1").await.is_ok() {
+        lent.give_back();
+    }
+}
+
+/// Opens a handler's transaction for one message of a claim.
+pub(crate) fn begin(
+    store: &MysqlStore,
+    held: ClaimRef,
+    offset: Offset,
+    limit: Duration,
+) -> BoxFuture<'_, Result<Begun>> {
+    let (lane, target) = (store.main.clone(), Arc::clone(&store.target));
+    store.main.take(BEGIN, Lost::AskAgain, async move |lent: Lent| {
+        let opened = open(lent.peek(), &held, offset).await;
+        if !matches!(opened, Ok(true)) {
+            lent.peek().rollback().await;
+            give_back(lent).await;
+            return opened.map(|_| Begun::AlreadyDone);
+        }
+        let server_id = lent.peek().server.id;
+        let watchdog = tokio::task::spawn_local(async move {
+            tokio::time::sleep(limit).await;
+            tracing::warn!("a handler held its transaction to the limit; it is rolled back");
+            if let Err(error) = end(&target, server_id).await {
+                tracing::warn!(%error, "its connection could not be ended");
+            }
+        });
+        let watchdog = watchdog.abort_handle();
+        Ok(Begun::Open(Box::new(MysqlTx { lent: Some(lent), held, offset, watchdog, lane })))
+    })
+}
+
+/// Tells the server to end one of our connections.
+async fn end(target: &Arc<Target>, server_id: u64) -> Tried<()> {
+    Connection::open(target).await?.step(&format!("kill {server_id}")).await
+}
+
+/// Begins, writes the inbox row, and looks whether the lease is held. False: the effect was committed before.
+async fn open(connection: &Connection, held: &ClaimRef, offset: Offset) -> Tried<bool> {
+    connection.begun();
+    let mut script = connection.new_script();
+    script.step("set session autocommit = 0")?;
+    script.step("begin")?;
+    let add = script.add("inbox_add", &[&held.subscription, &held.partition, &offset.0])?;
+    let answers = connection.script(script).await?;
+    let is_held = is_open(connection, "claim_get", held, offset).await?;
+    match (answers[add].affected, is_held) {
+        (1, true) => Ok(true),
+        (1, false) => Err(lost(BEGIN).into()),
+        _ => {
+            // The row was there, or the log has no such message any more.
+            let range = connection.rows("log_read_range", &[&held.partition, &offset.0, &offset.0]).await?;
+            if range.is_empty() { Err(lost(BEGIN).into()) } else { Ok(false) }
+        }
+    }
+}
+
+/// Whether the transaction is still the one that wrote the inbox row, and the message still ours.
+async fn is_still_ours(connection: &Connection, held: &ClaimRef, offset: Offset) -> Tried<bool> {
+    let own = connection.row_if_any("inbox_of_offset", &[&held.subscription, &held.partition, &offset.0]).await?;
+    Ok(own.is_some() && is_open(connection, "claim_get_shared", held, offset).await?)
+}
+
+/// Whether the claim has this token still and the message is not settled in it.
+async fn is_open(connection: &Connection, statement: &str, held: &ClaimRef, offset: Offset) -> Tried<bool> {
+    let ClaimRef { subscription, partition, to_offset, token } = held;
+    let token = Uuid::from_bytes(token.0);
+    let found = connection.row_if_any(statement, &[subscription, partition, &to_offset.0, &token]).await?;
+    let Some(claim) = found else { return Ok(false) };
+    let done: Option<Bits> = claim.try_get(1)?;
+    let is_done = |place: usize| done.as_ref().is_some_and(|done| done.is_set(place));
+    let from: u64 = claim.try_get(0)?;
+    Ok(from <= offset.0 && place(*to_offset, offset).is_some_and(|place| !is_done(place)))
+}
+
+impl EffectTx for MysqlTx {
+    fn queue(&mut self, name: String) -> BoxFuture<'_, Result<Option<Queue>>> {
+        Box::pin(async move {
+            let found = stored_queue(self.connection(), &name)
+                .await
+                .map_err(|fault| over(fault, "look a queue up in the job's transaction"))?;
+            Ok(found.map(|stored| stored.queue))
+        })
+    }
+
+    fn send<'a>(
+        &'a mut self,
+        queue: &'a Queue,
+        messages: Vec<NewMessage>,
+    ) -> BoxFuture<'a, Result<Vec<Stored>>> {
+        Box::pin(async move { self.send_all(queue, &messages).await.map_err(|fault| over(fault, SEND)) })
+    }
+
+    fn commit(mut self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        Box::pin(async move {
+            // To its end, whether or not the handler still waits.
+            let lane = self.lane.clone();
+            let commit = async move |_: Arc<Pool>| {
+                self.commit_held().await.map_err(|fault| fault.into_error(COMMIT, Lost::MayHaveHappened))
+            };
+            lane.spawn(COMMIT, commit).await?
+        })
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+fn over(fault: Fault, doing: &str) -> Error {
+    if fault.is_ambiguous() || fault.is_deadlock() {
+        let why = "the transaction is over: its limit passed, it met another one, or the connection was lost";
+        return Error::new(Code::StoreUnavailable, doing).because(why);
+    }
+    fault.into_error(doing, Lost::AskAgain)
+}
+
+fn lost(doing: &str) -> Error {
+    Error::new(Code::LeaseLost, doing).because("another worker may have the message")
+}
