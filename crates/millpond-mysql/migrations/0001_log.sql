@@ -272,6 +272,7 @@ create table millpond_stat_delta (
     queue_id  int    not null,
     minute    int    not null,
     sent      int    not null default 0,
+    leased    int    not null default 0,
     done      int    not null default 0,
     retried   int    not null default 0,
     dead      int    not null default 0,

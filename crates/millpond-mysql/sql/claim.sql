@@ -1,11 +1,13 @@
+-- name: lease_paused
+-- Whether a pause holds a queue. Served by the primary key.
+select exists (select 1 from millpond_pause where queue_id in (0, $1) and (until is null or until > (select $now)));
+
 -- name: lease_parts
--- The parts of a queue with their ends and cursors, and whether a pause holds it. A handful of rows, served by
+-- The parts of a queue with their ends and cursors. A handful of rows, served by
 -- log_partition_part and subscription_name; cursors by the primary key of the claims.
 select p.class, p.lane, p.id, s.id, p.next_offset,
        coalesce((select max(c.to_offset) from millpond_claim c
-                 where c.subscription_id = s.id and c.`partition` = p.id), -1),
-       exists (select 1 from millpond_pause z
-               where z.queue_id in (0, $1) and (z.until is null or z.until > (select $now)))
+                 where c.subscription_id = s.id and c.`partition` = p.id), -1)
 from millpond_log_partition p
 join millpond_subscription s on s.queue_id = p.queue_id and s.name = ''
 where p.queue_id = $1;

@@ -23,8 +23,8 @@ join millpond_log_partition p on p.id = c.`partition`
 where c.token is not null;
 
 -- name: inspect_outbox
--- What waits, in the groups that decide a state. Walks outbox_state, which has all it needs.
-select queue_id, reason, attempt > 0, count(*) from millpond_outbox group by 1, 2, 3;
+-- How many wait, and how many of them are retrying, as `State::of` has it. Walks outbox_state: no body is read.
+select queue_id, count(*), sum(reason = 'retry' or (attempt > 0 and reason <> 'snooze')) from millpond_outbox group by queue_id;
 
 -- name: inspect_dead
 -- Those that were redriven live on under another id. Served by dead_letter_redriven.
@@ -56,9 +56,9 @@ from millpond_outbox where message_id = $1
 order by seq desc limit 1;
 
 -- name: message_in_dead_letters
--- Served by dead_letter_message. A deadline is known only where it was the reason.
+-- Served by dead_letter_message. A deadline is not kept.
 select queue_id, class, kind, `key`, headers, content_type, body, attempt, releases, 0, attempts_max,
-       case reason when 'retry-until' then died_at end, sent_at, reason, died_at, detail, redriven_as
+       null, sent_at, reason, died_at, detail, redriven_as
 from millpond_dead_letter where message_id = $1
 order by id desc limit 1;
 

@@ -1,6 +1,6 @@
 -- name: dead_letter_list
 -- From a place on, newest first, of one queue or of all. Served by dead_letter_queue or dead_letter_died.
-select id, died_at, message_id, queue_id, reason, detail, sent_at, attempt, attempts_max, kind, `key`, error_class,
+select id, died_at, message_id, queue_id, class, reason, detail, sent_at, attempt, attempts_max, kind, `key`, error_class,
        fingerprint, worker, redriven_as, retry_of, octet_length(body), content_type,
        case when $4 then headers end, case when $5 then body end
 from millpond_dead_letter
@@ -10,7 +10,7 @@ limit $6;
 
 -- name: dead_letter_list_of_queue
 -- The same of one queue. Served by dead_letter_queue.
-select id, died_at, message_id, queue_id, reason, detail, sent_at, attempt, attempts_max, kind, `key`, error_class,
+select id, died_at, message_id, queue_id, class, reason, detail, sent_at, attempt, attempts_max, kind, `key`, error_class,
        fingerprint, worker, redriven_as, retry_of, octet_length(body), content_type,
        case when $4 then headers end, case when $5 then body end
 from millpond_dead_letter
@@ -20,7 +20,7 @@ limit $6;
 
 -- name: dead_letter_by_message
 -- Served by the unique (message_id, subscription_id).
-select id, died_at, message_id, queue_id, reason, detail, sent_at, attempt, attempts_max, kind, `key`, error_class,
+select id, died_at, message_id, queue_id, class, reason, detail, sent_at, attempt, attempts_max, kind, `key`, error_class,
        fingerprint, worker, redriven_as, retry_of, octet_length(body), content_type, headers, case when $2 then body end
 from millpond_dead_letter where message_id = $1;
 

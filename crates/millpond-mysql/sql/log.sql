@@ -43,7 +43,7 @@ select exists (select 1 from millpond_log where `partition` = $1 and log_offset 
 
 -- name: log_lengths
 -- What a lease may take after the cursor, and how large it is. Served by the primary keys.
-select log_offset, octet_length(body), suspect from millpond_log
+select log_offset, octet_length(body), suspect, kind from millpond_log
 where `partition` = $2
       and log_offset > coalesce((select max(c.to_offset) from millpond_claim c
                                  where c.subscription_id = $1 and c.`partition` = $2), -1)
@@ -69,3 +69,6 @@ delete from millpond_log where `partition` = $1 and log_offset >= $2 and log_off
 -- name: log_returned_delete
 -- Served by the primary key.
 delete from millpond_log_returned where `partition` = $1 and log_offset >= $2 and log_offset < $3;
+
+-- name: stat_leased
+insert into millpond_stat_delta (queue_id, kind, minute, leased) values {($1, $2, $now div 60000000, $3)};

@@ -63,19 +63,20 @@ delete from millpond_inbox where subscription_id = $1 and message_id in ($2);
 -- Walks the workers, which are few.
 delete from millpond_worker where stopped or lease_until < $1 limit $2;
 
--- name: marker_delete
+-- name: marker_old
 -- Markers that two settles and a lease left behind; the highest claim of a partition stays (R7).
 -- Walks the claims; the higher one is served by the primary key.
-delete c from millpond_claim c
-join (select subscription_id, `partition`, max(to_offset) as top from millpond_claim group by 1, 2) h
-     on h.subscription_id = c.subscription_id and h.`partition` = c.`partition`
-where c.token is null and c.to_offset < h.top;
+select c.subscription_id, c.`partition`, c.to_offset from millpond_claim c
+where c.token is null
+      and exists (select 1 from millpond_claim h
+                  where h.subscription_id = c.subscription_id and h.`partition` = c.`partition`
+                        and h.to_offset > c.to_offset)
+limit $1;
 
 -- name: stat_fold
--- Sums what transactions have added into the counters of the minute. Every delivery ends in one of four ways, so they are
--- counted together. Served by the primary key, in ranges that nobody adds to any more.
+-- Sums what transactions have added into the counters of the minute. Served by the primary key.
 insert into millpond_stat (queue_id, kind, minute, sent, leased, done, retried, dead, recovered, run)
-select queue_id, kind, minute, sum(sent), sum(done + retried + dead + recovered), sum(done), sum(retried), sum(dead),
+select queue_id, kind, minute, sum(sent), sum(leased), sum(done), sum(retried), sum(dead),
        sum(recovered), sum(run)
 from millpond_stat_delta where id in ($1) group by 1, 2, 3
 on duplicate key update
@@ -133,13 +134,14 @@ order by number limit $2;
 -- One whose hook is to be called still is kept. Served by dead_letter_died.
 delete from millpond_dead_letter where died_at < $1 and hook <> 'pending' order by died_at limit $2;
 
--- name: cancel_mark_delete
+-- name: cancel_mark_old
 -- Marks of messages that are in no claim and not beyond the cursor any more.
 -- Walks the marks, which are few; the rest is served by primary keys.
-delete x from millpond_cancel x
+select x.subscription_id, x.`partition`, x.log_offset from millpond_cancel x
 where x.log_offset <= (select max(c.to_offset) from millpond_claim c
                        where c.subscription_id = x.subscription_id and c.`partition` = x.`partition`)
       and not exists (select 1 from millpond_claim c
                       where c.subscription_id = x.subscription_id and c.`partition` = x.`partition`
                             and c.token is not null and c.from_offset <= x.log_offset
-                            and c.to_offset >= x.log_offset);
+                            and c.to_offset >= x.log_offset)
+limit $1;

@@ -8,9 +8,9 @@ select l.message_id, $1, $2, $3, k.lane, k.reason, coalesce(k.due_at, $now + k.d
        coalesce(l.sent_at, l.published_at), k.attempt, k.releases, k.suspect, l.attempts_max, l.retry_until, l.checksum,
        l.kind, l.`key`, l.content_type, l.headers, k.error, l.body
 from json_table($5, '$[*]' columns (
-         log_offset bigint path '$.log_offset', lane int path '$.lane', reason varchar(32) path '$.reason',
+         log_offset bigint path '$.log_offset', lane int path '$.lane', reason varchar(32) character set utf8mb4 path '$.reason',
          due_at bigint path '$.due_at', due_in bigint path '$.due_in', attempt int path '$.attempt',
-         releases int path '$.releases', suspect int path '$.suspect', error longtext path '$.error'
+         releases int path '$.releases', suspect int path '$.suspect', error longtext character set utf8mb4 path '$.error'
      )) k
 join millpond_log l on l.`partition` = $4 and l.log_offset = k.log_offset
 order by l.log_offset
@@ -27,8 +27,8 @@ select l.message_id, $1, $2, $3, k.reason, k.error, $now, coalesce(l.sent_at, l.
        (select r.message_id from millpond_dead_letter r where r.redriven_as = l.message_id limit 1),
        l.checksum, l.kind, l.`key`, l.content_type, l.headers, l.body
 from json_table($5, '$[*]' columns (
-         log_offset bigint path '$.log_offset', reason varchar(32) path '$.reason', error longtext path '$.error',
-         class longtext path '$.class', fingerprint varchar(100) path '$.fingerprint'
+         log_offset bigint path '$.log_offset', reason varchar(32) character set utf8mb4 path '$.reason', error longtext character set utf8mb4 path '$.error',
+         class longtext character set utf8mb4 path '$.class', fingerprint varchar(100) character set utf8mb4 path '$.fingerprint'
      )) k
 join millpond_log l on l.`partition` = $4 and l.log_offset = k.log_offset
 order by l.log_offset
@@ -40,9 +40,9 @@ insert into millpond_event (message_id, queue_id, kind, reason, attempt, release
 select l.message_id, $1, k.event, k.event_reason, coalesce(l.attempt, 0) + 1, coalesce(l.releases, 0), $4, k.error, $now,
        k.run, k.name
 from json_table($3, '$[*]' columns (
-         log_offset bigint path '$.log_offset', event varchar(32) path '$.event',
-         event_reason varchar(32) path '$.event_reason', error longtext path '$.error', run bigint path '$.run',
-         name varchar(100) path '$.name'
+         log_offset bigint path '$.log_offset', event varchar(32) character set utf8mb4 path '$.event',
+         event_reason varchar(32) character set utf8mb4 path '$.event_reason', error longtext character set utf8mb4 path '$.error', run bigint path '$.run',
+         name varchar(100) character set utf8mb4 path '$.name'
      )) k
 join millpond_log l on l.`partition` = $2 and l.log_offset = k.log_offset
 order by l.log_offset;

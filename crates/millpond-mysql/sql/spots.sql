@@ -24,8 +24,8 @@ where `partition` = $1 and to_offset >= $2
 order by to_offset limit 1;
 
 -- name: spot_left
--- Whether a message has a row that came after one of the log. Served by the unique keys of outbox and dead letters,
--- and by log_message.
+-- Whether a message has a row that came after one of the log, or ended there without being done. Served by the unique
+-- keys of outbox and dead letters, by log_message and event_message; the one row by its primary key.
 select exists (select 1 from millpond_outbox where message_id = $1)
        or exists (select 1 from millpond_dead_letter where message_id = $1)
        or exists (select 1 from millpond_log_returned r
@@ -33,11 +33,18 @@ select exists (select 1 from millpond_outbox where message_id = $1)
                   where r.message_id = $1
                         and l.published_at >= (select o.published_at from millpond_log o
                                                where o.`partition` = $2 and o.log_offset = $3)
-                        and (l.`partition` <> $2 or l.log_offset > $3));
+                        and (l.`partition` <> $2 or l.log_offset > $3))
+       or exists (select 1 from millpond_event e
+                  where e.message_id = $1
+                        and (e.kind = 'DLQ'
+                             or (e.kind in ('RETRY', 'RECOVER')
+                                 and e.attempt + e.releases > (select coalesce(o.attempt, 0) + coalesce(o.releases, 0)
+                                                               from millpond_log o
+                                                               where o.`partition` = $2 and o.log_offset = $3))));
 
 -- name: outbox_spots
 -- Served by outbox_sent, which is its order.
-select message_id, queue_id, class, sent_at, attempt, releases, attempts_max, retry_until is not null, kind, `key`,
+select message_id, queue_id, class, sent_at, attempt, releases, attempts_max, retry_until, kind, `key`,
        seq, reason, ready_at, last_error, case when reason in ('tx', 'delay') then retry_of end
 from millpond_outbox
 where queue_id = $1 and sent_at <= $2 and (sent_at < $2 or message_id < $3) and sent_at >= $4
@@ -46,7 +53,7 @@ limit $5;
 
 -- name: dead_letter_spots
 -- Served by dead_letter_sent, which is its order.
-select message_id, queue_id, class, sent_at, attempt, releases, attempts_max, reason = 'retry-until', kind, `key`,
+select message_id, queue_id, class, sent_at, attempt, releases, attempts_max, null, kind, `key`,
        id, reason, detail, worker, retry_of
 from millpond_dead_letter
 where queue_id = $1 and sent_at <= $2 and (sent_at < $2 or message_id < $3) and sent_at >= $4
@@ -56,7 +63,7 @@ limit $5;
 -- name: log_sent_spots
 -- What came through the outbox. Served by log_sent, which is its order; the rest by primary keys.
 select l.message_id, p.queue_id, p.class, l.sent_at, coalesce(l.attempt, 0), coalesce(l.releases, 0), l.attempts_max,
-       l.retry_until is not null, l.kind, l.`key`, l.log_offset, l.published_at, true, l.reason
+       l.retry_until, l.kind, l.`key`, l.log_offset, l.published_at, true, l.reason
 from millpond_log_returned r
 join millpond_log l on l.`partition` = r.`partition` and l.log_offset = r.log_offset
 join millpond_log_partition p on p.id = l.`partition`
@@ -67,7 +74,7 @@ limit $5;
 -- name: log_spots
 -- A range of one part, from its end. Served by the primary key.
 select l.message_id, p.queue_id, p.class, coalesce(l.sent_at, l.published_at), coalesce(l.attempt, 0),
-       coalesce(l.releases, 0), l.attempts_max, l.retry_until is not null, l.kind, l.`key`, l.log_offset, l.published_at,
+       coalesce(l.releases, 0), l.attempts_max, l.retry_until, l.kind, l.`key`, l.log_offset, l.published_at,
        coalesce(l.via_outbox, false), l.reason
 from millpond_log l
 join millpond_log_partition p on p.id = l.`partition`

@@ -6,7 +6,7 @@ select s.minute, sum(s.sent), sum(s.leased), sum(s.done), sum(s.retried),
 from (
     select queue_id, kind, minute, sent, leased, done, retried, dead, recovered, run from millpond_stat
     union all
-    select queue_id, kind, minute, sent, done + retried + dead + recovered, done, retried, dead, recovered, run
+    select queue_id, kind, minute, sent, leased, done, retried, dead, recovered, run
     from millpond_stat_delta
 ) s
 join millpond_queue q on q.id = s.queue_id
@@ -26,7 +26,7 @@ from (
     select queue_id, kind, minute div 15, sent, leased, done, retried, dead, recovered, run
     from millpond_stat where minute >= greatest($3 * 15, 1) and minute < $4 * 15
     union all
-    select queue_id, kind, minute div 15, sent, done + retried + dead + recovered, done, retried, dead, recovered, run
+    select queue_id, kind, minute div 15, sent, leased, done, retried, dead, recovered, run
     from millpond_stat_delta where minute >= $3 * 15 and minute < $4 * 15
 ) s
 join millpond_queue q on q.id = s.queue_id

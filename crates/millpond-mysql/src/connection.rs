@@ -24,7 +24,7 @@ pub(crate) const CONNECT_WAIT: Duration = Duration::from_secs(4);
 /// What every session of ours is. READ COMMITTED: a poll of an empty range must not keep others from inserting into it.
 /// The mode decides how values are written, and refuses what does not fit instead of cutting it. A lock is waited for no
 /// longer than a caller waits.
-const SESSION: &str = "set session transaction isolation level read committed; \
+const SESSION: &str = "set names utf8mb4 collate utf8mb4_bin; set session transaction isolation level read committed; \
                        set session sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', \
                        autocommit = 1, innodb_lock_wait_timeout = 5";
 

@@ -8,11 +8,11 @@ use millpond_core::message::{JSON, MessageId};
 use millpond_core::query::{Field, Query, Record, Value};
 use millpond_core::reason::DropReason;
 use millpond_core::time::Timestamp;
-use millpond_core::view::{Count, DeadLetterView, FailureGroup, Find, Found, GroupBy};
-use crate::row::Row;
+use millpond_core::view::{Count, DeadLetterView, FailureGroup, Find, Found, GroupBy, dead_letter_status};
 
+use crate::row::Row;
 use crate::admin::now;
-use crate::cell::{attempts_max, id_if_any, instant, number};
+use crate::cell::{attempts_max, id_if_any, instant, number, small};
 use crate::connection::{Connection, Param};
 use crate::error::Tried;
 use crate::list::{Gather, Mark, after};
@@ -28,6 +28,7 @@ struct Letter {
     number: i64,
     id: MessageId,
     queue: i32,
+    class: u8,
     reason: String,
     detail: Option<String>,
     died_at: Timestamp,
@@ -36,7 +37,7 @@ struct Letter {
     attempts_max: Option<u32>,
     kind: Option<String>,
     key: Option<String>,
-    class: Option<String>,
+    error_class: Option<String>,
     fingerprint: Option<String>,
     worker: Option<String>,
     redriven_as: Option<MessageId>,
@@ -59,17 +60,9 @@ impl Letter {
 
     /// As it was stored; of one from before it was, as it would have been.
     fn fingerprint(&self, queues: &Queues) -> String {
-        let Self { reason, class, detail, .. } = self;
-        let made = || fingerprint(self.kind(queues), reason, class.as_deref(), detail.as_deref());
+        let Self { reason, error_class, detail, .. } = self;
+        let made = || fingerprint(self.kind(queues), reason, error_class.as_deref(), detail.as_deref());
         self.fingerprint.clone().unwrap_or_else(made)
-    }
-
-    fn status(&self) -> &'static str {
-        match self.redriven_as {
-            Some(_) => "retried",
-            None if self.reason == DropReason::Cancelled.as_str() => "cancelled",
-            None => "open",
-        }
     }
 
     fn mark(&self) -> Mark {
@@ -85,9 +78,10 @@ impl Letter {
             fingerprint: Some(self.fingerprint(queues)),
             queue: queues.name(self.queue).to_owned(),
             key: self.key,
+            priority: self.class,
             reason: self.reason,
             detail: self.detail,
-            class: self.class,
+            class: self.error_class,
             attempt: self.attempt,
             attempts_max: queues.attempts_max(self.queue, self.attempts_max, has_deadline),
             worker: self.worker,
@@ -112,10 +106,10 @@ impl Record for Asked<'_> {
             Field::Key => Value::text(letter.key.as_deref()),
             Field::Id => owned(letter.id.to_string()),
             Field::Worker => Value::text(letter.worker.as_deref()),
-            Field::Status => Value::text(Some(letter.status())),
+            Field::Status => Value::text(Some(dead_letter_status(&letter.reason, letter.redriven_as))),
             Field::Reason => Value::text(Some(&letter.reason)),
             Field::Error => Value::text(letter.detail.as_deref()),
-            Field::Class => Value::text(letter.class.as_deref()),
+            Field::Class => Value::text(letter.error_class.as_deref()),
             Field::Fingerprint => owned(letter.fingerprint(queues)),
             Field::Attempt => Value::Number(i64::from(letter.attempt)),
             Field::Age => Value::Number(now.as_micros() - letter.sent_at.as_micros()),
@@ -217,23 +211,24 @@ fn letter(row: &Row) -> Letter {
         died_at: instant(row, 1),
         id: MessageId(row.get(2)),
         queue: row.get(3),
-        reason: row.get(4),
-        detail: row.get(5),
-        sent_at: instant(row, 6),
-        attempt: number(row, 7),
-        attempts_max: attempts_max(row, 8),
-        kind: row.get(9),
-        key: row.get(10),
-        class: row.get(11),
-        fingerprint: row.get(12),
-        worker: row.get(13),
-        redriven_as: id_if_any(row, 14),
-        retry_of: id_if_any(row, 15),
-        body_bytes: u64::from(number(row, 16)),
+        class: small(row, 4),
+        reason: row.get(5),
+        detail: row.get(6),
+        sent_at: instant(row, 7),
+        attempt: number(row, 8),
+        attempts_max: attempts_max(row, 9),
+        kind: row.get(10),
+        key: row.get(11),
+        error_class: row.get(12),
+        fingerprint: row.get(13),
+        worker: row.get(14),
+        redriven_as: id_if_any(row, 15),
+        retry_of: id_if_any(row, 16),
+        body_bytes: u64::from(number(row, 17)),
         content: Content::new(
-            row.get(17),
             row.get(18),
-            row.get::<_, Option<Vec<u8>>>(19).unwrap_or_default(),
+            row.get(19),
+            row.get::<_, Option<Vec<u8>>>(20).unwrap_or_default(),
         ),
     }
 }
@@ -284,7 +279,7 @@ fn add(
         keep_if(&mut group.queue, Some(queue));
         keep_if(&mut group.kind, Some(kind));
         keep_if(&mut group.reason, Some(&letter.reason));
-        keep_if(&mut group.class, letter.class.as_deref());
+        keep_if(&mut group.class, letter.error_class.as_deref());
         if let Some(day) = day {
             group.per_day[day] += 1;
         }
@@ -299,7 +294,7 @@ fn add(
         queue: Some(queue.to_owned()),
         kind: Some(kind.to_owned()),
         reason: Some(letter.reason.clone()),
-        class: letter.class.clone(),
+        class: letter.error_class.clone(),
         example: letter.detail.clone(),
         count: 1,
         first: letter.died_at,

@@ -15,8 +15,8 @@ use millpond_core::store::Queue;
 use millpond_core::time::Timestamp;
 use millpond_core::view::{EventView, MessageView};
 use serde_json::Value;
-use crate::row::Row;
 
+use crate::row::Row;
 use crate::admin::now;
 use crate::bits::Bits;
 use crate::cell::{attempts_max, id_if_any, instant, instant_if_any, number, small};
@@ -53,6 +53,8 @@ struct Envelope {
     releases: u32,
     suspect: u16,
     attempts_max: Option<u32>,
+    retry_until: Option<Timestamp>,
+    /// A deadline may end it; of a dead letter that is known only where it did.
     has_deadline: bool,
     sent_at: Timestamp,
 }
@@ -128,12 +130,44 @@ pub(crate) async fn message_view(connection: &Connection, id: MessageId) -> Trie
     };
     let Some(mut view) = view else { return Ok(None) };
     view.events = events(connection, &view, first.as_deref(), &deliveries).await?;
+    died_all_the_same(&mut view);
+    dropped_while_it_waited(&mut view);
     let old = connection.row_if_any("dead_letter_before", &by_id).await?.map(|row| MessageId(row.get(0)));
     view.retry_of = old.or_else(|| view.events.iter().find_map(|event| event.retry_of));
     if let Some(error) = view.events.iter().rev().find_map(|event| event.error.clone()) {
         view.error = Some(error);
     }
     Ok(Some(view))
+}
+
+/// A message whose dead letter was removed is not done because nothing else is kept of it: its run log says how it
+/// ended.
+fn died_all_the_same(view: &mut MessageView) {
+    let last =
+        view.events.iter().rev().find(|event| matches!(event.kind, EventKind::Success | EventKind::Dlq));
+    let Some(death) = last.filter(|last| view.state == State::Done && last.kind == EventKind::Dlq) else {
+        return;
+    };
+    let reason = death.reason.as_deref().and_then(DropReason::parse).unwrap_or(DropReason::Exhausted);
+    view.state = State::of(Place::Dead { reason });
+    view.since = Some(death.at);
+    view.attempt = death.attempt;
+    view.reason.clone_from(&death.reason);
+}
+
+/// A message that went back and waits no more, though no later row is there, was dropped from the outbox by a purge,
+/// whose event names no message.
+fn dropped_while_it_waited(view: &mut MessageView) {
+    let delivery = view.attempt.saturating_add(view.releases);
+    let went_back = |event: &EventView| {
+        matches!(event.kind, EventKind::Retry | EventKind::Recover) && event.delivery == delivery
+    };
+    if view.state != State::Done || !view.events.iter().any(went_back) {
+        return;
+    }
+    view.state = State::of(Place::Dead { reason: DropReason::Purged });
+    view.since = None;
+    view.reason = Some(DropReason::Purged.as_str().to_owned());
 }
 
 /// A row of the log, and what became of it.
@@ -242,7 +276,10 @@ async fn delivery(connection: &Connection, now: Timestamp, row: LogRow) -> Tried
     let top = connection.row_if_any("claim_top", &key).await?;
     let cursor = top.map_or(-1, |found| found.get::<_, i64>(0));
     if cursor < row.offset {
-        return Ok(Delivery { row, place: Place::Ahead, cursor, run: None });
+        // The lease that reaches the mark passes it by, whatever became of its dead letter.
+        let marked = is_marked(connection, &row).await?;
+        let place = if marked { Place::Dead { reason: DropReason::Cancelled } } else { Place::Ahead };
+        return Ok(Delivery { row, place, cursor, run: None });
     }
     if let Some((run, settled)) = live_run(connection, now, &row).await? {
         let place = if settled { Place::Passed } else { Place::Claimed };
@@ -257,6 +294,13 @@ async fn delivery(connection: &Connection, now: Timestamp, row: LogRow) -> Tried
         Finished::Unknown => None,
     };
     Ok(Delivery { row, place: Place::Passed, cursor, run })
+}
+
+/// Whether somebody wanted the message of a row stopped.
+async fn is_marked(connection: &Connection, row: &LogRow) -> Tried<bool> {
+    let key: [Param<'_>; 3] =
+        [&row.subscription, &row.partition, &row.offset];
+    Ok(connection.row_if_any("cancel_of_message", &key).await?.is_some())
 }
 
 /// The live claim that holds a row, and whether the message is settled in it.
@@ -369,9 +413,7 @@ async fn view_of_delivery(
         (Place::Claimed, Some(run)) => {
             view.attempt += 1;
             view.since = Some(run.leased_at);
-            let key: [Param<'_>; 3] =
-                [&row.subscription, &row.partition, &row.offset];
-            view.cancel_asked = connection.row_if_any("cancel_of_message", &key).await?.is_some();
+            view.cancel_asked = is_marked(connection, row).await?;
             view.worker.clone_from(&run.worker);
             view.lease_until = match run.expires_at {
                 Some(expires_at) => Some(expires_at),
@@ -419,6 +461,7 @@ async fn view(
         releases: envelope.releases,
         // A deadline alone replaces the number of attempts.
         attempts_max: envelope.attempts_max.or(attempts_of_queue.filter(|_| !envelope.has_deadline)),
+        retry_until: envelope.retry_until,
         sent_at: envelope.sent_at,
         since: None,
         ready_at: None,
@@ -488,6 +531,7 @@ fn envelope(row: &Row) -> Envelope {
         releases: number(row, 8),
         suspect: row.get(9),
         attempts_max: attempts_max(row, 10),
+        retry_until: instant_if_any(row, 11),
         has_deadline: row.get::<_, Option<i64>>(11).is_some(),
         sent_at: instant(row, 12),
     }
@@ -504,9 +548,11 @@ fn waiting(row: &Row) -> Waiting {
 }
 
 fn dead_letter(row: &Row) -> Dead {
+    let reason: String = row.get(13);
+    let has_deadline = reason == DropReason::RetryUntil.as_str();
     Dead {
-        envelope: envelope(row),
-        reason: row.get(13),
+        envelope: Envelope { has_deadline, ..envelope(row) },
+        reason,
         since: instant(row, 14),
         detail: row.get(15),
         redriven_as: id_if_any(row, 16),

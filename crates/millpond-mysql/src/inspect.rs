@@ -5,8 +5,6 @@ use std::collections::HashMap;
 use millpond_core::error::Result;
 use millpond_core::message::MessageId;
 use millpond_core::query::Query;
-use millpond_core::reason::OutboxReason;
-use millpond_core::state::{Place, State};
 use millpond_core::store::{BoxFuture, Inspect, Queue};
 use millpond_core::view::{
     DeadLetterView, FailureGroup, Find, Found, GroupBy, MessageRow, MessageView, OutboxRow, OutboxSummary,
@@ -99,12 +97,8 @@ async fn queue_views(connection: &Connection) -> Tried<Vec<QueueView>> {
         change(&mut views, &row, |view| view.leased += count(&row, 1).saturating_sub(settled.into()));
     }
     for row in connection.rows("inspect_outbox", &[]).await? {
-        // A word of a later release counts as what it is at least: waiting.
-        let reason = OutboxReason::parse(row.get(1)).unwrap_or(OutboxReason::Delay);
-        let attempt = u32::from(row.get::<_, bool>(2));
-        change(&mut views, &row, |view| match State::of(Place::Outbox { reason, attempt }) {
-            State::Retrying => view.retrying += count(&row, 3),
-            _ => view.scheduled += count(&row, 3),
+        change(&mut views, &row, |view| {
+            (view.retrying, view.scheduled) = (count(&row, 2), count(&row, 1) - count(&row, 2));
         });
     }
     for row in connection.rows("inspect_dead", &[]).await? {

@@ -3,6 +3,8 @@
 //! Three round trips: where something waits; behind the claim lock, where the cursor is and what may be taken; the claim
 //! itself, with its messages, and the commit.
 
+use std::collections::BTreeMap;
+
 use millpond_core::message::{Leased, MessageId, Offset};
 use millpond_core::pick::Lane;
 use millpond_core::store::{CLAIM_MESSAGES_MAX, Claim, ClaimRef, Lease, LeaseRequest};
@@ -13,6 +15,7 @@ use crate::bits::Bits;
 use crate::connect::BEGIN;
 use crate::connection::Connection;
 use crate::error::Tried;
+use crate::literal::Cell;
 use crate::row::Row;
 use crate::runs::{Outcome, Runs};
 
@@ -40,11 +43,12 @@ struct Seen {
 }
 
 /// A message that may be leased.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 struct Ahead {
     offset: i64,
     bytes: usize,
     suspect: u16,
+    kind: Option<String>,
 }
 
 /// What a lease does with a part.
@@ -63,11 +67,14 @@ enum Take {
 /// Asks for the messages of the first part that has some.
 pub(crate) async fn lease(connection: &mut Connection, request: &LeaseRequest) -> Tried<Lease> {
     let queue = number(request.queue);
-    let rows = connection.rows("lease_parts", &[&queue]).await?;
-    if rows.first().is_some_and(|row| row.get(6)) {
+    let mut script = connection.new_script();
+    let paused = script.add("lease_paused", &[&queue])?;
+    let parts = script.add("lease_parts", &[&queue])?;
+    let answers = connection.script(script).await?;
+    if answers[paused].rows.first().is_some_and(|row| row.get(0)) {
         return Ok(Lease::Paused);
     }
-    let parts: Vec<Part> = rows.iter().filter_map(part_with_messages).collect();
+    let parts: Vec<Part> = answers[parts].rows.iter().filter_map(part_with_messages).collect();
     for (class, lane) in &request.turns {
         let found = parts.iter().find(|part| part.class == *class && part.lane == lane.number());
         let Some(part) = found else { continue };
@@ -125,6 +132,7 @@ async fn look(connection: &Connection, part: Part, most: usize, first: bool) -> 
         offset: row.get(0),
         bytes: row.get::<_, u64>(1) as usize,
         suspect: row.get::<_, Option<u16>>(2).unwrap_or(0),
+        kind: row.get(3),
     };
     Ok(Seen {
         cursor,
@@ -211,6 +219,13 @@ async fn claim(
     if !marks.is_empty() {
         script.add("cancel_delete_range", &[&subscription, &partition, &from, &to])?;
     }
+    let mut kinds: BTreeMap<&str, i64> = BTreeMap::new();
+    for ahead in seen.ahead.iter().filter(|ahead| ahead.offset <= to && !marks.contains(&ahead.offset)) {
+        *kinds.entry(ahead.kind.as_deref().unwrap_or("")).or_default() += 1;
+    }
+    let queue = i64::from(number(request.queue));
+    let counts = kinds.into_iter().map(|(kind, count)| [Cell::Int(queue), Cell::Text(kind), Cell::Int(count)]);
+    script.add_rows("stat_leased", &[], counts)?;
     let leased_at = script.add("claim_leased_at", &[&subscription, &partition, &to])?;
     let read = script.add("log_read", &[&partition, &from, &to])?;
     let mut answers = connection.script_and_commit(script).await?;

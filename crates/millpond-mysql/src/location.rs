@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use millpond_core::error::{Code, Error, Result};
 use millpond_core::redact;
+use millpond_core::store_url;
 use millpond_core::text::nearest;
 use mysql_async::{Opts, OptsBuilder, SslOpts};
 
@@ -80,6 +81,7 @@ impl Location {
             return Err(Error::new(Code::UnsupportedStore, doing()).because(why));
         };
         let wrong = |why: String| Error::new(Code::InvalidConfig, doing()).because(why);
+        store_url::check(url).map_err(|why| Error::new(Code::InvalidConfig, doing()).because(why))?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let mut own = Own::default();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {

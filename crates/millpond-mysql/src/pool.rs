@@ -10,7 +10,7 @@ use millpond_core::error::{Code, Error};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::connection::{Connection, Target};
-use crate::error::Tried;
+use crate::error::{Fault, Tried};
 
 /// How long a call waits for a connection when all are lent.
 const CONNECTION_WAIT: Duration = Duration::from_secs(8);
@@ -62,7 +62,7 @@ impl Pool {
         let permit = permit.expect("the semaphore is never closed");
         let connection = match self.living().await {
             Some(connection) => connection,
-            None => Connection::open(&self.target).await?,
+            None => Connection::open(&self.target).await.map_err(for_now)?,
         };
         Ok(Lent { connection: Some(connection), pool: Arc::clone(self), _permit: permit })
     }
@@ -86,6 +86,16 @@ impl Pool {
     /// The one that came back last, so that the others may be closed by whoever closes idle ones.
     fn idle(&self) -> Option<(Instant, Connection)> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+}
+
+/// A store that was open is away for a while: what keeps a program from starting is no reason to end one that runs.
+fn for_now(fault: Fault) -> Fault {
+    match fault {
+        Fault::Core(error) if error.code() == Code::StoreUnreachable => {
+            Error::new(Code::StoreUnavailable, error.doing()).because(error.causes()).into()
+        }
+        other => other,
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use millpond_core::query::{Field, Query, Value};
 use millpond_core::time::{Timestamp, micros};
 use serde_json::Value as Json;
+use serde_json::value::RawValue;
 
 use crate::append::number;
 use crate::connection::Connection;
@@ -70,13 +71,12 @@ pub(crate) struct Content {
     pub(crate) content_type: Option<String>,
     pub(crate) headers: Option<String>,
     pub(crate) body: Vec<u8>,
-    json: OnceCell<Option<Json>>,
     names: OnceCell<Option<Json>>,
 }
 
 impl Content {
     pub(crate) fn new(content_type: Option<String>, headers: Option<String>, body: Vec<u8>) -> Self {
-        Self { content_type, headers, body, json: OnceCell::new(), names: OnceCell::new() }
+        Self { content_type, headers, body, names: OnceCell::new() }
     }
 
     /// Headers as they are shown.
@@ -90,7 +90,7 @@ impl Content {
             Field::Header(name) => {
                 self.names().and_then(|names| names.get(name)).map_or(Value::Nothing, scalar)
             }
-            Field::Body(path) => self.at(path).map_or(Value::Nothing, scalar),
+            Field::Body(path) => self.at(path).map_or(Value::Nothing, written),
             // The second part of what W3C calls `traceparent`.
             Field::Trace => {
                 match self.names().and_then(|names| names.get("traceparent")?.as_str()?.split('-').nth(1)) {
@@ -107,12 +107,19 @@ impl Content {
         self.names.get_or_init(read).as_ref()
     }
 
-    fn at(&self, path: &[String]) -> Option<&Json> {
-        let whole = self.json.get_or_init(|| serde_json::from_slice(&self.body).ok()).as_ref()?;
-        path.iter().try_fold(whole, |json, name| match json {
-            Json::Array(items) => items.get(name.parse::<usize>().ok()?),
-            json => json.get(name),
-        })
+    /// What stands at a path of the body, as it is written: no number of it is read, as not every number of JSON has a
+    /// value here, and one that has none must not hide the rest.
+    fn at(&self, path: &[String]) -> Option<&str> {
+        let whole: &RawValue = serde_json::from_slice(&self.body).ok()?;
+        let found = path.iter().try_fold(whole, |json, name| match json.get().as_bytes().first() {
+            Some(b'{') => serde_json::from_str::<HashMap<String, &RawValue>>(json.get()).ok()?.remove(name),
+            Some(b'[') => {
+                let items: Vec<&RawValue> = serde_json::from_str(json.get()).ok()?;
+                items.get(name.parse::<usize>().ok()?).copied()
+            }
+            _ => None,
+        });
+        found.map(RawValue::get)
     }
 }
 
@@ -123,6 +130,17 @@ fn scalar(json: &Json) -> Value<'_> {
         Json::Number(number) => Value::Text(Cow::Owned(number.to_string())),
         Json::Bool(truth) => Value::Text(Cow::Borrowed(if *truth { "true" } else { "false" })),
         _ => Value::Nothing,
+    }
+}
+
+/// The same of JSON that nobody has read.
+fn written(json: &str) -> Value<'_> {
+    match json.as_bytes().first() {
+        Some(b'"') => {
+            serde_json::from_str(json).map_or(Value::Nothing, |text: String| Value::Text(Cow::Owned(text)))
+        }
+        Some(b'{' | b'[' | b'n') | None => Value::Nothing,
+        _ => Value::Text(Cow::Borrowed(json)),
     }
 }
 

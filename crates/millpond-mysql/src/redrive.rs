@@ -86,6 +86,7 @@ impl Change<'_> {
         self.connection.run("outbox_put_redriven", &put).await?;
         let event = NewEvent {
             retry_of: Some(id),
+            name: kind.as_deref(),
             ..NewEvent::of(Some(new_id), queue, EventKind::Enqueue, "redrive")
         };
         self.event(&event).await?;

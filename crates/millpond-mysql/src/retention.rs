@@ -78,8 +78,8 @@ pub(crate) async fn retain(connection: &mut Connection, node: &str, rows_max: us
     gone += connection
         .transaction(&BEGIN, async |connection: &mut Connection| drop_dedup(connection, now, rows_max).await)
         .await?;
-    gone += connection.run("marker_delete", &[]).await?;
-    connection
+    gone += drop_markers(connection, rows_max).await?;
+    gone += connection
         .transaction(&BEGIN, async |connection: &mut Connection| fold(connection, rows_max).await)
         .await?;
     let minute = now.as_micros() / 60_000_000;
@@ -90,7 +90,7 @@ pub(crate) async fn retain(connection: &mut Connection, node: &str, rows_max: us
     let quarter = i32::try_from(minute / MINUTES_OF_QUARTER - QUARTERS_KEPT).unwrap_or(i32::MAX);
     let quarters: [Param<'_>; 2] = [&quarter, &rows_max];
     gone += connection.run("quarter_delete", &quarters).await?;
-    gone += connection.run("cancel_mark_delete", &[]).await?;
+    gone += drop_marks(connection, rows_max).await?;
     Ok(gone)
 }
 
@@ -108,14 +108,36 @@ async fn drop_dedup(connection: &Connection, now: Timestamp, rows_max: i64) -> T
     Ok(gone)
 }
 
+/// Drops markers that two settles and a lease left behind.
+async fn drop_markers(connection: &Connection, rows_max: i64) -> Tried<u64> {
+    let mut gone = 0;
+    for row in connection.rows("marker_old", &[&rows_max]).await? {
+        let key: [Param<'_>; 3] =
+            [&row.get::<_, i32>(0), &row.get::<_, i32>(1), &row.get::<_, i64>(2)];
+        gone += connection.run("claim_drop_marker", &key).await?;
+    }
+    Ok(gone)
+}
+
+/// Drops marks of messages that are in no claim and not beyond the cursor any more.
+async fn drop_marks(connection: &Connection, rows_max: i64) -> Tried<u64> {
+    let mut gone = 0;
+    for row in connection.rows("cancel_mark_old", &[&rows_max]).await? {
+        let key: [Param<'_>; 3] =
+            [&row.get::<_, i32>(0), &row.get::<_, i32>(1), &row.get::<_, i64>(2)];
+        gone += connection.run("cancel_delete", &key).await?;
+    }
+    Ok(gone)
+}
+
 /// Sums what transactions have added to the counters.
-async fn fold(connection: &Connection, rows_max: i64) -> Tried<()> {
+async fn fold(connection: &Connection, rows_max: i64) -> Tried<u64> {
     let rows = connection.rows("stat_fold_pick", &[&rows_max]).await?;
     let ids = List(rows.iter().map(|row| row.get::<_, i64>(0)).collect());
     let mut script = connection.new_script();
     script.add("stat_fold", &[&ids])?;
-    script.add("stat_fold_drop", &[&ids])?;
-    connection.script(script).await.map(drop)
+    let drop = script.add("stat_fold_drop", &[&ids])?;
+    Ok(connection.script(script).await?[drop].affected)
 }
 
 /// Sums counters that are older than a day.

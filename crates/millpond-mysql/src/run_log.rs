@@ -17,9 +17,9 @@ use millpond_core::query::{Field, Query, Record, Value};
 use millpond_core::reason::{EventKind, OutboxReason};
 use millpond_core::time::Timestamp;
 use millpond_core::view::{Count, EventView, Find, Found};
-use crate::row::Row;
 use uuid::Uuid;
 
+use crate::row::Row;
 use crate::admin::now;
 use crate::bits::Bits;
 use crate::cell::{count, id_if_any, instant, instant_if_any, number, run_if_any};
@@ -456,12 +456,16 @@ impl<'a> Merge<'a> {
                 first
             }
         };
-        if first.is_none_or(|first| spot.sent_at < first) {
-            return Ok(true);
-        }
-        // It may have died without ever having been in the log.
+        // What was sent in one batch is of one instant, and a part of it may be gone. And a message may have died
+        // without ever having been in the log.
         let never = matches!(spot.at, At::DeadLetter { .. }) && spot.attempt == 0 && spot.releases == 0;
-        Ok(never && !direct_row_exists(self.connection, spot.id, spot.queue).await?)
+        match first {
+            Some(first) if first < spot.sent_at && !never => Ok(false),
+            Some(first) if first <= spot.sent_at => {
+                Ok(!direct_row_exists(self.connection, spot.id, spot.queue).await?)
+            }
+            _ => Ok(true),
+        }
     }
 
     async fn read_events(&mut self) -> Tried<usize> {

@@ -13,12 +13,13 @@ use std::time::Duration;
 
 use millpond_core::message::MessageId;
 use millpond_core::pick::Lane;
+use millpond_core::reason::DropReason;
 use millpond_core::time::Timestamp;
-use crate::row::Row;
 use uuid::Uuid;
 
+use crate::row::Row;
 use crate::bits::Bits;
-use crate::cell::{attempts_max, id_if_any, instant, number, small};
+use crate::cell::{attempts_max, id_if_any, instant, instant_if_any, number, small};
 use crate::connection::{Connection, Param};
 use crate::error::Tried;
 use crate::find::published_after;
@@ -45,7 +46,7 @@ pub(crate) struct Spot {
     pub(crate) attempt: u32,
     pub(crate) releases: u32,
     pub(crate) attempts_max: Option<u32>,
-    pub(crate) has_deadline: bool,
+    pub(crate) retry_until: Option<Timestamp>,
     pub(crate) kind: Option<String>,
     pub(crate) key: Option<String>,
     pub(crate) at: At,
@@ -81,6 +82,12 @@ pub(crate) enum At {
 impl Spot {
     pub(crate) fn mark(&self) -> Mark {
         Mark::new(self.sent_at.as_micros(), self.id.0.as_u128())
+    }
+
+    /// Whether a deadline may end it; of a dead letter that is known only where it did.
+    pub(crate) fn has_deadline(&self) -> bool {
+        let ended = |reason: &str| reason == DropReason::RetryUntil.as_str();
+        self.retry_until.is_some() || matches!(&self.at, At::DeadLetter { reason, .. } if ended(reason))
     }
 
     /// Headers, and the body if it is asked for.
@@ -566,7 +573,7 @@ fn spot(row: &Row, at: At) -> Spot {
         attempt: number(row, 4),
         releases: number(row, 5),
         attempts_max: attempts_max(row, 6),
-        has_deadline: row.get(7),
+        retry_until: instant_if_any(row, 7),
         kind: row.get(8),
         key: row.get(9),
         at,
