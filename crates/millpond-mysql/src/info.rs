@@ -28,6 +28,7 @@ pub(crate) async fn info(connection: &Connection) -> Tried<StoreInfo> {
     let oldest = oldest(connection).await?;
     let prefix = &connection.target.location.prefix;
     let tables = connection.rows("info_tables", &[prefix]).await?;
+    let all = connection.rows("schema_tables", &[prefix]).await?;
     let skew = now(connection).await?.as_micros().saturating_sub(host_micros()) / 1_000;
     let kind = if connection.server.is_mariadb { "mariadb" } else { "mysql" };
     Ok(StoreInfo {
@@ -35,7 +36,7 @@ pub(crate) async fn info(connection: &Connection) -> Tried<StoreInfo> {
         facts: facts(&server, prefix, skew, oldest.as_ref()),
         tables: tables.iter().map(|row| (row.get(0), count(row, 1))).collect(),
         findings: findings(&server, oldest.as_ref()),
-        grants: grants(server.get(1), prefix, &tables),
+        grants: grants(server.get(1), &all, prefix),
     })
 }
 
@@ -126,14 +127,13 @@ fn findings(server: &Row, oldest: Option<&Snapshot>) -> Vec<Finding> {
 
 /// What a user needs who sends, works and operates, and may not change the schema. A `_` in a prefix stands for any
 /// character in a grant over a database, so tables are named one by one.
-fn grants(database: &str, prefix: &str, tables: &[Row]) -> Vec<String> {
-    let mut grants: Vec<String> = tables
-        .iter()
-        .map(|table| {
-            let table: &str = table.get(0);
-            format!("GRANT SELECT, INSERT, UPDATE, DELETE ON `{database}`.`{table}` TO millpond_runtime;")
-        })
-        .collect();
-    grants.push(format!("GRANT SELECT ON `{database}`.`{prefix}migration` TO millpond_runtime;"));
-    grants
+fn grants(database: &str, tables: &[Row], prefix: &str) -> Vec<String> {
+    let mut tables: Vec<&str> = tables.iter().map(|table| table.get(0)).collect();
+    tables.sort_unstable();
+    let grant = |table: &str| {
+        let rights =
+            if table == format!("{prefix}migration") { "SELECT" } else { "SELECT, INSERT, UPDATE, DELETE" };
+        format!("GRANT {rights} ON `{database}`.`{table}` TO millpond_runtime;")
+    };
+    tables.into_iter().map(grant).collect()
 }
