@@ -8,6 +8,7 @@ mod drain;
 mod floor;
 mod idle;
 mod machine;
+mod mysql;
 mod payload;
 mod pickup;
 mod postgres;
@@ -59,6 +60,18 @@ enum Command {
         #[arg(long, value_delimiter = ',')]
         only: Vec<String>,
     },
+    /// MariaDB: insert, claim and delete on a plain table; ours beside it; a server of its own, with flushes.
+    Mysql {
+        /// The last line of the output is one JSON object.
+        #[arg(long)]
+        json: bool,
+        /// Rounds of each comparison; the median counts.
+        #[arg(long, default_value_t = 3)]
+        rounds: usize,
+        /// Only these parts: send, single, drain, pickup, idle, backlog.
+        #[arg(long, value_delimiter = ',')]
+        only: Vec<String>,
+    },
     /// A worker process for the measurements between processes.
     #[command(hide = true)]
     Worker {
@@ -77,6 +90,13 @@ fn main() -> millpond::Result<()> {
             let wanted = |part: &str| only.is_empty() || only.iter().any(|name| name == part);
             let mut report = Report::new(rounds);
             runtime.block_on(postgres::run(&mut report, rounds, wanted))?;
+            report.print(json);
+            Ok(())
+        }
+        Command::Mysql { json, rounds, only } => {
+            let wanted = |part: &str| only.is_empty() || only.iter().any(|name| name == part);
+            let mut report = Report::new(rounds);
+            runtime.block_on(mysql::run(&mut report, rounds, wanted))?;
             report.print(json);
             Ok(())
         }

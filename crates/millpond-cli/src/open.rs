@@ -1,5 +1,6 @@
 //! Opening the store. Only a command that adds something makes a store that is missing; the others say how.
 
+mod mysql;
 pub(crate) mod postgres;
 
 use std::error::Error as _;
@@ -12,7 +13,13 @@ use millpond::sqlite::{Location, Options, SqliteStore, rusqlite, schema};
 use millpond::{Code, Error, Pond};
 
 use crate::exit::{Exit, Failure};
+pub(crate) use mysql::is_mysql;
 pub(crate) use postgres::is_postgres;
+
+/// Whether the URL names a database on a server.
+pub(crate) fn is_server(url: &str) -> bool {
+    is_postgres(url) || is_mysql(url)
+}
 
 /// The store at `url`, which must be there and have its schema.
 pub(crate) async fn existing(url: &str) -> Result<Pond, Failure> {
@@ -30,7 +37,11 @@ pub(crate) async fn to_write(url: &str) -> Result<Pond, Failure> {
 async fn has_schema(url: &str) -> Result<(), Failure> {
     let migrations = look(url).await?;
     if migrations.iter().all(|migration| migration.applied_at.is_none()) && !in_memory(url) {
-        return Err(if is_postgres(url) { postgres::no_schema(url) } else { no_schema(url) });
+        return Err(match () {
+            () if is_postgres(url) => postgres::no_schema(url),
+            () if is_mysql(url) => mysql::no_schema(url),
+            () => no_schema(url),
+        });
     }
     Ok(())
 }
@@ -49,7 +60,7 @@ pub(crate) async fn or_new(url: &str) -> Result<Pond, Failure> {
 
 /// Whether there is something at `url`.
 pub(crate) fn is_there(url: &str) -> Result<bool, Failure> {
-    if is_postgres(url) {
+    if is_server(url) {
         return encoded(url).map(|()| true);
     }
     let Some(path) = location(url)?.path else { return Ok(true) };
@@ -101,6 +112,9 @@ pub(crate) async fn look(url: &str) -> Result<Vec<Migration>, Failure> {
     if is_postgres(url) {
         return postgres::look(url).await;
     }
+    if is_mysql(url) {
+        return mysql::look(url).await;
+    }
     let owned = url.to_owned();
     blocking(url, move || schema(&owned)).await
 }
@@ -108,6 +122,9 @@ pub(crate) async fn look(url: &str) -> Result<Vec<Migration>, Failure> {
 async fn open(url: &str, make: bool) -> Result<Pond, Failure> {
     if is_postgres(url) {
         return postgres::open(url, make).await;
+    }
+    if is_mysql(url) {
+        return mysql::open(url, make).await;
     }
     let owned = url.to_owned();
     let options = Options { create: make, migrate: make || in_memory(url), ..Options::default() };
@@ -146,7 +163,7 @@ fn no_database(path: &Path) -> Failure {
 /// Never while this process has the store open: closing any descriptor of a file drops all locks that the process has
 /// on it, and the next program that closes the database would take away the write-ahead log under us.
 fn writable(url: &str) -> Result<(), Failure> {
-    if is_postgres(url) {
+    if is_server(url) {
         return Ok(());
     }
     let Some(path) = location(url)?.path else { return Ok(()) };

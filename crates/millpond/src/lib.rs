@@ -1,6 +1,8 @@
 #![doc = include_str!("front.md")]
 
 mod open;
+#[cfg(feature = "mysql")]
+pub mod mysql;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(doctest)]

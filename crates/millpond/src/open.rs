@@ -23,6 +23,7 @@ impl Pond {
     /// | `sqlite://app.db?synchronous=normal` | the same without a flush for each send: a power cut may lose the last sends |
     /// | `sqlite::memory:` | SQLite in memory, gone with the process |
     /// | `postgres://user:password@host/database` | a schema of a Postgres database, 13 and later; with the feature `postgres` |
+    /// | `mysql://user:password@host/database`, `mariadb://…` | tables in a MariaDB database, 10.6 and later (and, not tested, MySQL 8); with the feature `mysql` |
     ///
     /// # Errors
     ///
@@ -60,14 +61,25 @@ impl Deref for Pond {
 }
 
 /// The forms of a URL for which there is a store.
-#[cfg(all(feature = "sqlite", feature = "postgres"))]
-const BUILT_IN: &str = "`sqlite://path`, `sqlite::memory:` and `postgres://user@host/database` are";
-#[cfg(all(feature = "sqlite", not(feature = "postgres")))]
-const BUILT_IN: &str = "`sqlite://path` and `sqlite::memory:` are";
-#[cfg(all(not(feature = "sqlite"), feature = "postgres"))]
-const BUILT_IN: &str = "`postgres://user@host/database` is";
-#[cfg(not(any(feature = "sqlite", feature = "postgres")))]
-const BUILT_IN: &str = "none is; choose a feature of the crate";
+const BUILT_IN: &[&str] = &[
+    #[cfg(feature = "sqlite")]
+    "`sqlite://path`",
+    #[cfg(feature = "sqlite")]
+    "`sqlite::memory:`",
+    #[cfg(feature = "postgres")]
+    "`postgres://user@host/database`",
+    #[cfg(feature = "mysql")]
+    "`mysql://user@host/database`",
+];
+
+/// Those forms in a sentence.
+fn built_in() -> String {
+    match BUILT_IN {
+        [] => "none is; choose a feature of the crate".to_owned(),
+        [one] => format!("{one} is"),
+        [some @ .., last] => format!("{} and {last} are", some.join(", ")),
+    }
+}
 
 async fn store(url: &str) -> Result<Arc<dyn Store>> {
     let refused =
@@ -86,7 +98,12 @@ async fn store(url: &str) -> Result<Arc<dyn Store>> {
         let options = crate::postgres::Options::default();
         return Ok(Arc::new(crate::postgres::PostgresStore::open(url, options).await?));
     }
-    let why = format!("the URL names no store that is built in: {BUILT_IN}");
+    #[cfg(feature = "mysql")]
+    if url.starts_with("mysql:") || url.starts_with("mariadb:") {
+        let options = crate::mysql::Options::default();
+        return Ok(Arc::new(crate::mysql::MysqlStore::open(url, options).await?));
+    }
+    let why = format!("the URL names no store that is built in: {}", built_in());
     Err(Error::new(Code::UnsupportedStore, format!("open store `{}`", without_password(url))).because(why))
 }
 

@@ -28,8 +28,10 @@ const BANNED: &[(&str, &str)] = &[
 fn allowed(package: &str, development: bool) -> &'static [&'static str] {
     match (package, development) {
         ("millpond-engine", false) => &["millpond-core"],
-        ("millpond-sqlite" | "millpond-postgres" | "millpond-webhook", false) => &["millpond-core"],
-        ("millpond", false) => &["millpond-core", "millpond-engine", "millpond-sqlite", "millpond-postgres"],
+        ("millpond-sqlite" | "millpond-postgres" | "millpond-mysql" | "millpond-webhook", false) => &["millpond-core"],
+        ("millpond", false) => {
+            &["millpond-core", "millpond-engine", "millpond-sqlite", "millpond-postgres", "millpond-mysql"]
+        }
         // The facade, and of core what only somebody who operates needs: what it knows of is no promise to users.
         ("millpond-cli", false) => &["millpond", "millpond-core", "millpond-webhook"],
         // It drives the real engine, so that a contract holds for what runs and not for a model of it.
@@ -40,9 +42,12 @@ fn allowed(package: &str, development: bool) -> &'static [&'static str] {
             "millpond-engine",
             "millpond-sqlite",
             "millpond-postgres",
+            "millpond-mysql",
             "millpond-testkit",
         ],
-        ("millpond-sqlite" | "millpond-postgres", true) => &["millpond-testkit", "millpond-engine"],
+        ("millpond-sqlite" | "millpond-postgres" | "millpond-mysql", true) => {
+            &["millpond-testkit", "millpond-engine"]
+        }
         ("millpond" | "millpond-cli" | "millpond-engine", true) => {
             &["millpond-testkit", "millpond", "millpond-sqlite"]
         }

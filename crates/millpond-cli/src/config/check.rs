@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{Config, Given, Origin};
 use crate::exit::Done;
-use crate::open::is_postgres;
+use crate::open::{is_mysql, is_postgres};
 use crate::output::Output;
 
 /// Nothing but the flags of every command.
@@ -68,9 +68,10 @@ fn pairs(config: &Config) -> Option<String> {
 /// What is wrong with the URL of the store.
 fn store(config: &Config) -> Option<String> {
     let url = config.store();
-    let error = match is_postgres(url) {
-        true => millpond::postgres::Location::parse(url).err()?,
-        false => Location::parse(url).err()?,
+    let error = match () {
+        () if is_postgres(url) => millpond::postgres::Location::parse(url).err()?,
+        () if is_mysql(url) => millpond::mysql::Location::parse(url).err()?,
+        () => Location::parse(url).err()?,
     };
     let origin = config.said("store").last().map_or(Origin::Default, |value| value.origin.clone());
     let text = format!("{origin}: store: {}", error.causes());

@@ -17,7 +17,7 @@ pub(super) async fn check(url: &str) -> Result<Vec<String>, Failure> {
         // The error is that of opening it.
         return Ok(Vec::new());
     }
-    if open::is_postgres(url) {
+    if open::is_server(url) {
         return Ok(Vec::new());
     }
     let Some(path) = Location::parse(url).map_err(Failure::from)?.path else { return Ok(Vec::new()) };
