@@ -78,6 +78,11 @@ impl Mariadb {
         self.port
     }
 
+    /// Its data folder; empty for a contributor's own.
+    pub fn data(&self) -> &Path {
+        &self.data
+    }
+
     /// What the server has written; empty for a contributor's own.
     pub fn log(&self) -> String {
         self.kept.as_ref().map(Kept::log).unwrap_or_default()

@@ -1,0 +1,671 @@
+//! What people change, through the ports, under a virtual clock.
+
+#![expect(clippy::unwrap_used, reason = "a helper of a test fails like the test")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use millpond_core::error::Code;
+use millpond_core::message::{Due, MessageId, NewMessage, Offset, Token};
+use millpond_core::pick::Lane;
+use millpond_core::queue::QueueSettings;
+use millpond_core::reason::{Back, DropReason, Failure};
+use millpond_core::settle::Settlement;
+use millpond_core::state::State;
+use millpond_core::store::{
+    Act, Admin, Changed, Claim, Clock, History, Inspect, Lease, LeaseRequest, Log, Operate, Outbox, Purged,
+    Queue, Redrive, Renewal, Renewed, SettleClaim, SettleItem, Settled, Stored, TakeOver,
+};
+use millpond_core::time::Timestamp;
+use millpond_core::view::{MessageView, QueueView, Scope, Wish, WorkerFacts};
+use millpond_mysql::mysql_async::Conn;
+use millpond_mysql::mysql_async::prelude::Queryable;
+use millpond_mysql::{MysqlStore, Options};
+use millpond_testkit::servers::mariadb::{Mariadb, fresh_prefix};
+use serde_json::json;
+
+const LEASE: Duration = Duration::from_secs(30);
+const START_MICROS: i64 = 1_800_000_000_000_000;
+const CLASS: u8 = 2;
+const LANES: [Lane; 3] = [Lane::Return, Lane::Suspect, Lane::Main];
+
+/// Time that moves when a test says so.
+struct VirtualClock(AtomicI64);
+
+impl Clock for VirtualClock {
+    fn micros(&self) -> i64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    fn not_before(&self, floor: i64) {
+        self.0.fetch_max(floor, Ordering::SeqCst);
+    }
+}
+
+fn number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::SeqCst)
+}
+
+/// A store in tables of its own with one queue.
+struct Fixture {
+    store: MysqlStore,
+    clock: Arc<VirtualClock>,
+    queue: Queue,
+    prefix: String,
+}
+
+async fn open(prefix: &str, clock: &Arc<VirtualClock>) -> MysqlStore {
+    let url = format!("{}?prefix={prefix}", Mariadb::shared().url());
+    let clock: Arc<dyn Clock> = clock.clone();
+    MysqlStore::open(&url, Options { clock: Some(clock), ..Options::default() }).await.unwrap()
+}
+
+async fn fixture() -> Fixture {
+    let prefix = fresh_prefix();
+    let clock = Arc::new(VirtualClock(AtomicI64::new(START_MICROS)));
+    let store = open(&prefix, &clock).await;
+    let queue = store.declare("mail".to_owned(), QueueSettings::DEFAULT).await.unwrap();
+    Fixture { store, clock, queue, prefix }
+}
+
+fn act(verb: &str) -> Act {
+    Act { actor: "ana".to_owned(), verb: verb.to_owned(), object: "mail".to_owned(), reason: None }
+}
+
+fn mail() -> Scope {
+    Scope::Queue("mail".to_owned())
+}
+
+fn failed() -> Settlement {
+    Settlement::Again {
+        due: Due::In(Duration::from_secs(10)),
+        attempt: 1,
+        releases: 0,
+        suspect: 0,
+        back: Back::Failed(Failure::Error),
+    }
+}
+
+impl Fixture {
+    /// Runs a statement that is written for tables without a prefix, which stand in `<>`.
+    async fn ask(&self, statement: &str) -> i64 {
+        let statement = statement.replace('<', &self.prefix).replace('>', "");
+        let mut conn = Conn::from_url(Mariadb::shared().url()).await.unwrap();
+        conn.query_first(statement).await.unwrap().unwrap_or(0)
+    }
+
+    async fn execute(&self, statement: &str) {
+        self.ask(statement).await;
+    }
+
+    fn pass(&self, time: Duration) {
+        self.clock.0.fetch_add(i64::try_from(time.as_micros()).unwrap(), Ordering::SeqCst);
+    }
+
+    fn id(&self) -> MessageId {
+        let millis = u64::try_from(self.clock.micros() / 1_000).unwrap();
+        let mut bits = [0; 10];
+        bits[2..].copy_from_slice(&number().to_be_bytes());
+        MessageId(uuid::Builder::from_unix_timestamp_millis(millis, &bits).into_uuid())
+    }
+
+    async fn send_due(&self, due: Option<Duration>) -> MessageId {
+        let message = NewMessage {
+            id: self.id(),
+            kind: None,
+            key: None,
+            headers: Default::default(),
+            content_type: None,
+            body: b"1".to_vec(),
+            priority: CLASS,
+            due: due.map(Due::In),
+            attempts_max: None,
+            retry_until: None,
+            dedup: None,
+        };
+        let id = message.id;
+        assert_eq!(self.store.append(self.queue.id, vec![message]).await.unwrap(), [Stored::New]);
+        id
+    }
+
+    async fn send(&self, count: usize) -> Vec<MessageId> {
+        let mut ids = Vec::new();
+        for _ in 0..count {
+            ids.push(self.send_due(None).await);
+        }
+        ids
+    }
+
+    async fn renew(&self, worker: &str) -> Renewed {
+        let renewal = Renewal {
+            worker: worker.to_owned(),
+            host: "host".to_owned(),
+            lease: LEASE,
+            queues: vec!["mail".to_owned()],
+            slots: 4,
+            busy: 0,
+            error: None,
+            facts: WorkerFacts { pid: 7, version: "1.2".to_owned(), processed: 3, ..WorkerFacts::default() },
+        };
+        self.store.renew(renewal).await.unwrap()
+    }
+
+    async fn try_lease(&self, worker: &str, messages_max: usize) -> Lease {
+        self.renew(worker).await;
+        let mut token = [7; 16];
+        token[..8].copy_from_slice(&number().to_be_bytes());
+        let request = LeaseRequest {
+            queue: self.queue.id,
+            worker: worker.to_owned(),
+            token: Token(token),
+            turns: LANES.map(|lane| (CLASS, lane)).into(),
+            messages_max,
+            bytes_max: usize::MAX,
+            hands_empty: true,
+        };
+        self.store.lease(request).await.unwrap()
+    }
+
+    async fn lease(&self, messages_max: usize) -> Claim {
+        match self.try_lease("w", messages_max).await {
+            Lease::Claim(claim) => claim,
+            other => panic!("no claim, but {other:?}"),
+        }
+    }
+
+    async fn leased_ids(&self, messages_max: usize) -> Vec<MessageId> {
+        self.lease(messages_max).await.messages.iter().map(|message| message.id).collect()
+    }
+
+    async fn nothing_ready(&self) {
+        let lease = self.try_lease("idle", 10).await;
+        assert!(matches!(lease, Lease::Empty), "{lease:?}");
+    }
+
+    async fn settle(&self, claim: &Claim, ends: &[(Offset, Settlement)]) -> Settled {
+        let item = |(offset, settlement): &(Offset, Settlement)| SettleItem {
+            offset: *offset,
+            kind: None,
+            settlement: settlement.clone(),
+            error: None,
+            class: None,
+            run: Duration::from_millis(5),
+        };
+        let items = ends.iter().map(item).collect();
+        self.store.settle(vec![SettleClaim { held: claim.held, items }]).await.unwrap().remove(0)
+    }
+
+    async fn end_all(&self, claim: &Claim, settlement: Settlement) {
+        let ends: Vec<_> =
+            claim.messages.iter().map(|message| (message.offset, settlement.clone())).collect();
+        assert_eq!(self.settle(claim, &ends).await, Settled::Applied { done_anyway: Vec::new() });
+    }
+
+    /// Every message of the claim failed, whatever is known of it.
+    async fn end_all_anyway(&self, claim: &Claim) {
+        let ends: Vec<_> = claim.messages.iter().map(|message| (message.offset, failed())).collect();
+        assert!(matches!(self.settle(claim, &ends).await, Settled::Applied { .. }));
+    }
+
+    async fn cancel(&self, ids: &[MessageId]) -> Vec<Changed> {
+        let act = Act { reason: Some("a mistake".to_owned()), ..act("message cancel") };
+        self.store.cancel(ids.to_vec(), act).await.unwrap()
+    }
+
+    async fn counts(&self) -> QueueView {
+        self.store.queues().await.unwrap().into_iter().find(|view| view.name == "mail").unwrap()
+    }
+
+    /// Ready, leased, dead and done.
+    async fn four(&self) -> (u64, u64, u64, u64) {
+        let counts = self.counts().await;
+        (counts.ready, counts.leased, counts.dead, counts.done)
+    }
+
+    async fn look(&self, id: MessageId) -> MessageView {
+        self.store.message(id).await.unwrap().unwrap()
+    }
+
+    async fn purge(&self, rows_max: usize) -> Purged {
+        self.store.purge("mail".to_owned(), rows_max, act("queue purge")).await.unwrap()
+    }
+
+    async fn heads(&self) -> usize {
+        self.store.pulse(vec![self.queue.id]).await.unwrap().heads.len()
+    }
+
+    async fn declarations(&self) -> u64 {
+        self.store.pulse(vec![self.queue.id]).await.unwrap().declarations
+    }
+
+    async fn change(&self, setting: &str, value: Option<serde_json::Value>) -> Result<Queue, String> {
+        let changed = vec![(setting.to_owned(), value)];
+        let answer = self.store.change("mail".to_owned(), changed, act("queue set")).await;
+        answer.map_err(|error| format!("{}: {}", error.code().as_str(), error.causes()))
+    }
+}
+
+#[tokio::test]
+async fn a_pause_holds_everywhere_until_it_is_resumed() {
+    let store = fixture().await;
+    let before = store.declarations().await;
+    store.send(2).await;
+    let own = store.store.pause(mail(), None, act("queue pause")).await.unwrap();
+    let all = store.store.pause(Scope::Global, None, act("pause")).await.unwrap();
+    assert_eq!((own.len(), all.len()), (1, 1));
+    assert_ne!(store.declarations().await, before);
+    assert!(matches!(store.try_lease("w", 1).await, Lease::Paused));
+    assert_eq!(
+        (store.heads().await, store.counts().await.ready),
+        (0, 2),
+        "it is not looked for, and counted"
+    );
+    let holders: Vec<Scope> = store.counts().await.paused_by.into_iter().map(|pause| pause.scope).collect();
+    assert_eq!(holders, [Scope::Global, mail()]);
+
+    let left = store.store.resume(mail(), act("queue resume")).await.unwrap();
+    assert_eq!(left.iter().map(|pause| &pause.scope).collect::<Vec<_>>(), [&Scope::Global]);
+    let again = open(&store.prefix, &store.clock).await;
+    assert_eq!(again.queues().await.unwrap()[0].paused_by.len(), 1, "it holds after a restart");
+    assert!(store.store.resume(Scope::Global, act("resume")).await.unwrap().is_empty());
+    assert_eq!(store.leased_ids(9).await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_pause_with_an_end_is_over_by_itself_and_can_be_moved() {
+    let store = fixture().await;
+    store.send(1).await;
+    let minute = Some(Due::In(Duration::from_secs(60)));
+    let first = store.store.pause(mail(), minute, act("queue pause")).await.unwrap().remove(0);
+    store.pass(Duration::from_secs(30));
+    let why = Act { reason: Some("a repair".to_owned()), ..act("queue pause") };
+    let moved = store.store.pause(mail(), minute, why).await.unwrap().remove(0);
+    assert_eq!((moved.since, moved.reason.as_deref()), (first.since, Some("a repair")));
+    store.pass(Duration::from_secs(59));
+    assert!(matches!(store.try_lease("w", 1).await, Lease::Paused));
+    store.pass(Duration::from_secs(1));
+    assert_eq!((store.heads().await, store.counts().await.paused_by.len()), (1, 0));
+    let later = store.store.pause(mail(), minute, act("queue pause")).await.unwrap().remove(0);
+    assert_ne!(later.since, first.since, "the first one was over");
+    store.pass(Duration::from_secs(60));
+    assert_eq!(store.leased_ids(1).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_pause_of_a_queue_that_is_not_there_is_refused_and_leaves_no_line() {
+    let store = fixture().await;
+    let error =
+        store.store.pause(Scope::Queue("male".to_owned()), None, act("queue pause")).await.unwrap_err();
+    assert_eq!(error.code(), Code::UnknownQueue);
+    assert!(store.store.audit(None, 10).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_cancelled_message_that_is_ready_is_dead_at_once_and_never_delivered() {
+    let store = fixture().await;
+    let ids = store.send(5).await;
+    assert_eq!(store.cancel(&[ids[1], ids[3]]).await, [Changed::Done; 2]);
+    assert_eq!(store.four().await, (3, 0, 2, 0));
+    let view = store.look(ids[1]).await;
+    assert_eq!((view.state, view.error.as_deref()), (State::Cancelled, Some("by ana: a mistake")));
+    assert_eq!(view.attempt, 0);
+    assert_eq!(store.cancel(&[ids[1]]).await, [Changed::AlreadySettled]);
+
+    let claim = store.lease(10).await;
+    let leased: Vec<MessageId> = claim.messages.iter().map(|message| message.id).collect();
+    assert_eq!(leased, [ids[0], ids[2], ids[4]]);
+    assert_eq!(store.four().await, (0, 3, 2, 0));
+    store.end_all(&claim, Settlement::Done).await;
+    assert_eq!(store.four().await, (0, 0, 2, 3));
+    assert_eq!(store.ask("select count(*) from <cancel>").await, 0);
+    assert_eq!(store.ask("select sum(leased) from (select sum(leased) as leased, sum(dead) as dead from <stat_delta>) s").await, 3);
+    let starts =
+        |view: MessageView| view.events.iter().filter(|event| event.kind.as_str() == "START").count();
+    assert_eq!((starts(store.look(ids[1]).await), starts(store.look(ids[2]).await)), (0, 1));
+}
+
+#[tokio::test]
+async fn a_lease_passes_what_is_cancelled_at_the_front_and_at_the_end() {
+    let store = fixture().await;
+    let ids = store.send(6).await;
+    store.cancel(&[ids[0], ids[1], ids[2], ids[5]]).await;
+    assert_eq!(store.leased_ids(1).await, [ids[3]]);
+    assert_eq!(store.leased_ids(5).await, [ids[4]]);
+    store.nothing_ready().await;
+    assert_eq!(store.heads().await, 0, "the cursor is at the end");
+    assert_eq!(store.four().await, (0, 2, 4, 0));
+}
+
+#[tokio::test]
+async fn a_queue_of_which_everything_is_cancelled_is_empty() {
+    let store = fixture().await;
+    let ids = store.send(3).await;
+    store.cancel(&ids).await;
+    assert_eq!(store.four().await, (0, 0, 3, 0));
+    assert_eq!(store.heads().await, 1, "a lease must pass them");
+    store.nothing_ready().await;
+    assert_eq!(store.heads().await, 0);
+    let next = store.send(1).await;
+    assert_eq!(store.leased_ids(9).await, next);
+}
+
+#[tokio::test]
+async fn a_cancelled_claim_that_is_lost_gives_back_only_the_others() {
+    let store = fixture().await;
+    let ids = store.send(3).await;
+    store.cancel(&[ids[1]]).await;
+    store.lease(3).await;
+    store.pass(LEASE + Duration::from_secs(1));
+    let request =
+        TakeOver { worker: None, lease: LEASE, in_touch_since: Timestamp::from_secs(0), claims_max: 10 };
+    let taken = store.store.take_over(request).await.unwrap().remove(0);
+    let unsettled: Vec<MessageId> = taken.unsettled.iter().map(|message| message.id).collect();
+    assert_eq!((unsettled, taken.in_hand), (vec![ids[0], ids[2]], 2));
+}
+
+#[tokio::test]
+async fn a_message_that_waits_dies_in_the_outbox() {
+    let store = fixture().await;
+    let id = store.send_due(Some(Duration::from_secs(60))).await;
+    assert_eq!(store.cancel(&[id]).await, [Changed::Done]);
+    assert_eq!(store.look(id).await.state, State::Cancelled);
+    store.pass(Duration::from_secs(60));
+    assert_eq!(store.store.relay(10).await.unwrap().moved, 0);
+    assert_eq!(store.four().await, (0, 0, 1, 0));
+    let unknown = store.id();
+    assert_eq!(store.cancel(&[unknown]).await, [Changed::NotFound]);
+}
+
+#[tokio::test]
+async fn what_runs_is_asked_to_stop_and_an_acknowledgement_stands() {
+    let store = fixture().await;
+    let ids = store.send(4).await;
+    let before = store.declarations().await;
+    let claim = store.lease(4).await;
+    assert_eq!(store.cancel(&ids[..3]).await, [Changed::Asked; 3]);
+    assert_ne!(store.declarations().await, before, "its worker looks at once");
+    let asked: Vec<_> =
+        claim.messages[..3].iter().map(|message| (claim.held.token, message.offset)).collect();
+    assert_eq!(store.renew("w").await.cancels, asked);
+    assert!(store.renew("other").await.cancels.is_empty());
+
+    let refused = Settlement::Dead { reason: DropReason::Refused, detail: Some("no".to_owned()) };
+    let ends = [Settlement::Done, failed(), refused, failed()];
+    let ends: Vec<_> = claim.messages.iter().map(|message| message.offset).zip(ends).collect();
+    store.settle(&claim, &ends).await;
+    let mut states = Vec::new();
+    for id in &ids {
+        states.push(store.look(*id).await.state);
+    }
+    assert_eq!(states, [State::Done, State::Cancelled, State::Cancelled, State::Retrying]);
+    assert_eq!(store.cancel(&ids[..2]).await, [Changed::AlreadySettled; 2]);
+    assert!(store.renew("w").await.cancels.is_empty());
+}
+
+#[tokio::test]
+async fn a_message_that_was_to_stop_is_cancelled_when_its_worker_dies() {
+    let store = fixture().await;
+    let ids = store.send(1).await;
+    store.lease(1).await;
+    store.cancel(&ids).await;
+    store.pass(LEASE + Duration::from_secs(1));
+    let request =
+        TakeOver { worker: None, lease: LEASE, in_touch_since: Timestamp::from_secs(0), claims_max: 10 };
+    let taken = store.store.take_over(request).await.unwrap().remove(0);
+    let claim = Claim { held: taken.held, messages: taken.unsettled, leased_at: Timestamp::from_secs(0) };
+    store.end_all(&claim, failed()).await;
+    assert_eq!(store.look(ids[0]).await.state, State::Cancelled);
+}
+
+#[tokio::test]
+async fn a_suspect_that_is_cancelled_is_passed_and_its_company_goes_on() {
+    let store = fixture().await;
+    let ids = store.send(3).await;
+    let claim = store.lease(3).await;
+    let suspect = Settlement::Again {
+        due: Due::In(Duration::ZERO),
+        attempt: 0,
+        releases: 1,
+        suspect: 8,
+        back: Back::Reclaimed,
+    };
+    store.end_all(&claim, suspect).await;
+    assert_eq!(store.cancel(&ids[..1]).await, [Changed::Done], "it waits in the outbox");
+    store.store.relay(10).await.unwrap();
+    assert_eq!(store.cancel(&ids[1..2]).await, [Changed::Done], "it waits in the suspect lane");
+    assert_eq!(store.leased_ids(9).await, ids[2..]);
+    assert_eq!(store.four().await, (0, 1, 2, 0));
+}
+
+#[tokio::test]
+async fn a_committed_effect_is_not_cancelled() {
+    use millpond_core::store::Begun;
+    let store = fixture().await;
+    let ids = store.send(2).await;
+    let claim = store.lease(2).await;
+    let Begun::Open(tx) = store.store.begin(claim.held, claim.messages[0].offset, LEASE).await.unwrap()
+    else {
+        panic!("nothing was committed yet");
+    };
+    tx.commit().await.unwrap();
+    assert_eq!(store.cancel(&ids).await, [Changed::AlreadySettled, Changed::Asked]);
+    store.end_all_anyway(&claim).await;
+    assert_eq!(store.look(ids[0]).await.state, State::Done);
+    assert_eq!(store.look(ids[1]).await.state, State::Cancelled);
+}
+
+#[tokio::test]
+async fn a_cancelled_message_can_be_redriven() {
+    let store = fixture().await;
+    let ids = store.send(1).await;
+    store.cancel(&ids).await;
+    let new = redrive(&store, ids[0]).await;
+    store.store.relay(10).await.unwrap();
+    assert_eq!(store.leased_ids(9).await, [new]);
+}
+
+/// Redrives one dead letter, and answers its new id.
+async fn redrive(store: &Fixture, id: MessageId) -> MessageId {
+    let one = Redrive { id, new_id: store.id(), due: None, queue: None, attempts_max: None };
+    let new = one.new_id;
+    assert_eq!(store.store.redrive(vec![one], act("dead-letter redrive")).await.unwrap(), [Changed::Done]);
+    new
+}
+
+#[tokio::test]
+async fn retention_and_a_cancelled_message_do_not_disturb_each_other() {
+    let store = fixture().await;
+    let ids = store.send(3).await;
+    store.cancel(&ids[..2]).await;
+    store.pass(Duration::from_secs(25 * 3600));
+    store.store.retain("node".to_owned(), 1_000).await.unwrap();
+    assert_eq!(store.ask("select count(*) from <log>").await, 3, "nothing of it is settled");
+    let claim = store.lease(9).await;
+    store.cancel(&ids[2..]).await;
+    store.end_all(&claim, Settlement::Done).await;
+    assert_eq!(store.ask("select count(*) from <cancel>").await, 1, "who acknowledges looks at no mark");
+    store.send(1).await;
+    store.pass(Duration::from_secs(25 * 3600));
+    store.store.retain("node".to_owned(), 1_000).await.unwrap();
+    assert_eq!(store.ask("select count(*) from <log>").await, 1);
+    assert_eq!(store.ask("select count(*) from <cancel>").await, 0);
+}
+
+#[tokio::test]
+async fn the_audit_has_one_line_for_each_change_and_finds_a_line_that_was_changed() {
+    let store = fixture().await;
+    let ids = store.send(2).await;
+    store.cancel(&ids).await;
+    store.store.pause(mail(), None, act("queue pause")).await.unwrap();
+    store.store.resume(mail(), act("queue resume")).await.unwrap();
+    store.store.resume(mail(), act("queue resume")).await.unwrap();
+    let lines = store.store.audit(None, 10).await.unwrap();
+    let said: Vec<_> = lines.iter().map(|line| (line.number, line.verb.as_str(), line.count)).collect();
+    assert_eq!(
+        said,
+        [(4, "queue resume", 0), (3, "queue resume", 1), (2, "queue pause", 1), (1, "message cancel", 2)]
+    );
+    assert_eq!((lines[3].actor.as_str(), lines[3].reason.as_deref()), ("ana", Some("a mistake")));
+    assert!(lines.iter().all(|line| line.intact));
+    let page = store.store.audit(Some(4), 2).await.unwrap();
+    assert_eq!(
+        page.iter().map(|line| (line.number, line.intact)).collect::<Vec<_>>(),
+        [(3, true), (2, true)]
+    );
+
+    store.execute("update <audit> set actor = 'bob' where number = 2").await;
+    let intact = |lines: Vec<millpond_core::view::AuditLine>| -> Vec<bool> {
+        lines.into_iter().map(|line| line.intact).collect()
+    };
+    assert_eq!(intact(store.store.audit(None, 10).await.unwrap()), [false, false, false, true]);
+    store.execute("update <audit> set actor = 'ana' where number = 2").await;
+    store.execute("delete from <audit> where number = 3").await;
+    assert_eq!(intact(store.store.audit(None, 10).await.unwrap()), [false, true, true]);
+}
+
+#[tokio::test]
+async fn a_setting_that_is_changed_wins_over_the_declaration_until_it_is_unset() {
+    let store = fixture().await;
+    let before = store.declarations().await;
+    let changed = store.change("attempts_max", Some(json!(9))).await.unwrap();
+    assert_eq!(changed.settings.attempts_max, 9);
+    assert_ne!(store.declarations().await, before);
+    let declared = QueueSettings { attempts_max: 3, releases_max: 7, ..QueueSettings::DEFAULT };
+    let again = store.store.declare("mail".to_owned(), declared).await.unwrap();
+    assert_eq!((again.settings.attempts_max, again.settings.releases_max), (9, 7));
+    let view = store.counts().await;
+    let change = &view.changes[0];
+    assert_eq!((view.settings.attempts_max, view.changes.len()), (9, 1));
+    assert_eq!(
+        (change.setting.as_str(), &change.value, change.actor.as_str()),
+        ("attempts_max", &json!(9), "ana")
+    );
+    assert_eq!(store.store.queue("mail".to_owned()).await.unwrap().unwrap().settings.attempts_max, 9);
+
+    assert_eq!(store.change("attempts_max", None).await.unwrap().settings.attempts_max, 3);
+    assert!(store.counts().await.changes.is_empty());
+}
+
+#[tokio::test]
+async fn a_setting_that_cannot_work_is_refused_and_nothing_is_changed() {
+    let store = fixture().await;
+    let refused = async |setting: &str, value, expected: &str| {
+        let error = store.change(setting, Some(value)).await.unwrap_err();
+        assert!(error.starts_with("invalid-config") && error.contains(expected), "{error}");
+    };
+    refused("atempts_max", json!(9), "did you mean `attempts_max`?").await;
+    refused("delivery", json!("dispatch"), "for life").await;
+    refused("attempts_max", json!("many"), "attempts_max cannot be \"many\"").await;
+    refused("attempts_max", json!(0), "attempts_max is 0").await;
+    assert!(store.counts().await.changes.is_empty());
+    let unknown = store.store.change("male".to_owned(), Vec::new(), act("queue set")).await.unwrap_err();
+    assert_eq!(unknown.code(), Code::UnknownQueue);
+}
+
+#[tokio::test]
+async fn what_waits_is_due_now_and_keeps_its_attempts() {
+    let store = fixture().await;
+    store.send(1).await;
+    let claim = store.lease(1).await;
+    let failed_id = claim.messages[0].id;
+    store.end_all(&claim, failed()).await;
+    let later = store.send_due(Some(Duration::from_secs(60))).await;
+    let ready = store.send(1).await[0];
+    let changed = store.store.hasten(vec![failed_id, later, ready, store.id()], act("retry")).await.unwrap();
+    assert_eq!(changed, [Changed::Done, Changed::Done, Changed::WrongState(State::Ready), Changed::NotFound]);
+    assert_eq!(store.store.relay(10).await.unwrap().moved, 2);
+    let claim = store.lease(1).await;
+    assert_eq!((claim.messages[0].id, claim.messages[0].attempt), (failed_id, 2));
+}
+
+#[tokio::test]
+async fn a_redrive_is_a_new_life_once_and_where_it_is_wanted() {
+    let store = fixture().await;
+    let other = store.store.declare("other".to_owned(), QueueSettings::DEFAULT).await.unwrap();
+    let id = store.send(1).await[0];
+    store.cancel(&[id]).await;
+    let one = Redrive {
+        id,
+        new_id: store.id(),
+        due: Some(Due::In(Duration::from_secs(60))),
+        queue: Some(other.id),
+        attempts_max: Some(2),
+    };
+    let twice = Redrive { new_id: store.id(), ..one.clone() };
+    let changed = store.store.redrive(vec![one.clone(), twice], act("redrive")).await.unwrap();
+    assert_eq!(changed, [Changed::Done, Changed::AlreadyRetried(one.new_id)]);
+    let new = store.look(one.new_id).await;
+    assert_eq!((new.queue.as_str(), new.state, new.attempts_max), ("other", State::Scheduled, Some(2)));
+    assert_eq!(store.look(id).await.redriven_as, Some(one.new_id));
+    let enqueued = "select count(*) from <event> where kind = 'ENQUEUE' and reason = 'redrive'
+                    and retry_of is not null";
+    assert_eq!(store.ask(enqueued).await, 1);
+    let alive = Redrive { id: one.new_id, ..one.clone() };
+    let lost = Redrive { id: store.id(), ..one.clone() };
+    let changed = store.store.redrive(vec![alive, lost], act("redrive")).await.unwrap();
+    assert_eq!(changed, [Changed::WrongState(State::Scheduled), Changed::NotFound]);
+    assert_eq!(store.store.audit(None, 1).await.unwrap()[0].count, 0);
+
+    let many = vec![one; 501];
+    assert_eq!(store.store.redrive(many, act("redrive")).await.unwrap_err().code(), Code::BatchTooLarge);
+}
+
+#[tokio::test]
+async fn a_dead_letter_that_is_removed_is_gone() {
+    let store = fixture().await;
+    let ids = store.send(2).await;
+    store.cancel(&ids[..1]).await;
+    let changed = store.store.remove_dead_letters(ids.clone(), act("dead-letter delete")).await.unwrap();
+    assert_eq!(changed, [Changed::Done, Changed::WrongState(State::Ready)]);
+    assert_eq!(store.counts().await.dead, 0);
+    // The row of the log is there still: it is passed by, and does not count as done.
+    assert_eq!(store.leased_ids(9).await, ids[1..]);
+    assert_eq!(store.look(ids[0]).await.state, State::Cancelled);
+    assert_eq!(store.cancel(&ids[..1]).await, [Changed::AlreadySettled]);
+}
+
+#[tokio::test]
+async fn a_purge_drops_what_waits_in_chunks_and_leaves_alone_what_runs() {
+    let store = fixture().await;
+    let ids = store.send(10).await;
+    let claim = store.lease(2).await;
+    store.cancel(&ids[3..4]).await;
+    let later = store.send_due(Some(Duration::from_secs(60))).await;
+    assert_eq!(store.purge(5).await, Purged { messages: 4, more: true }, "one of the five was cancelled");
+    assert_eq!(store.purge(5).await, Purged { messages: 4, more: false });
+    assert_eq!(store.purge(5).await, Purged::default());
+    assert_eq!(store.four().await, (0, 2, 1, 0));
+    assert!(store.store.message(later).await.unwrap().is_none());
+    let view = store.look(ids[5]).await;
+    assert_eq!((view.state, view.reason.as_deref()), (State::Dead, Some("purged")));
+    assert_eq!(store.cancel(&ids[5..6]).await, [Changed::AlreadySettled]);
+    assert_eq!(store.ask("select count(*) from <event> where reason = 'purged'").await, 2);
+    assert_eq!(store.ask("select sum(count) from <event> where reason = 'purged'").await, 8);
+    assert_eq!(store.ask("select sum(dead) from (select sum(leased) as leased, sum(dead) as dead from <stat_delta>) s").await, 9);
+
+    store.end_all(&claim, Settlement::Done).await;
+    let next = store.send(1).await;
+    assert_eq!(store.leased_ids(9).await, next, "the cursor is where the purge ended");
+}
+
+#[tokio::test]
+async fn a_wish_reaches_the_workers_that_live_and_can_be_taken_back() {
+    let store = fixture().await;
+    assert_eq!(store.renew("a").await.wish, None);
+    store.renew("b").await;
+    store.store.end_worker("b".to_owned()).await.unwrap();
+    let steer = async |worker: Option<&str>, wish| {
+        store.store.steer(worker.map(str::to_owned), wish, act("worker steer")).await.unwrap()
+    };
+    assert_eq!(steer(None, Some(Wish::Drain)).await, 1);
+    assert_eq!(store.renew("a").await.wish, Some(Wish::Drain));
+    let workers = store.store.workers().await.unwrap();
+    let view = workers.iter().find(|worker| worker.id == "a").unwrap();
+    assert_eq!((view.wish, view.facts.pid, view.facts.version.as_str()), (Some(Wish::Drain), 7, "1.2"));
+    assert_eq!(view.facts.processed, 3);
+    assert_eq!(steer(Some("a"), None).await, 1);
+    assert_eq!(store.renew("a").await.wish, None);
+    assert_eq!(steer(Some("nobody"), Some(Wish::Restart)).await, 0);
+}
