@@ -2,6 +2,18 @@
 -- What must be known of a server before anything else. Reads no table.
 select version(), @@max_allowed_packet, @@global.read_only, connection_id(), database();
 
+-- name: server_uptime
+-- For how many seconds the server runs. Reads its counters.
+show global status like 'Uptime';
+
+-- name: server_clock
+-- Reads no table.
+select unix_timestamp();
+
+-- name: server_thread
+-- Whether a connection is there still. Reads the list of connections.
+select count(*) from information_schema.processlist where id = $1;
+
 -- name: schema_tables
 -- Tables that are ours by their name, with their collation. Reads the catalogue.
 select table_name, table_collation, engine from information_schema.tables

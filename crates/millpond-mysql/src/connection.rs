@@ -10,7 +10,7 @@ use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, DriverError, Error as ServerError};
 use tokio::sync::Mutex;
 
-use crate::error::Tried;
+use crate::error::{Fault, Tried, number};
 use crate::location::{Location, Tls};
 pub(crate) use crate::literal::Param;
 use crate::refusal::refused;
@@ -30,6 +30,9 @@ const SESSION: &str = "set names utf8mb4 collate utf8mb4_bin; set session transa
 
 /// The least size of packets: a message of the default limit, with all its bytes escaped.
 const PACKET_BYTES_MIN: usize = 3 * 1024 * 1024;
+
+/// The error of a connection that is gone already.
+const NO_SUCH_THREAD: u16 = 1094;
 
 /// The oldest servers that know SKIP LOCKED.
 const MARIADB_MIN: (u32, u32) = (10, 6);
@@ -94,7 +97,14 @@ pub(crate) struct Server {
     pub(crate) is_mariadb: bool,
     /// The number of this connection there.
     pub(crate) id: u64,
+    /// When the server began, in seconds: numbers of connections are given out anew then.
+    began: i64,
+    /// Nobody is in between who has numbers of its own.
+    is_direct: bool,
 }
+
+/// How far two readings of the same beginning may be apart.
+const BEGAN_SECS_APART: i64 = 2;
 
 /// An open connection. Dropping it closes it, and the server rolls back what was open in it.
 pub(crate) struct Connection {
@@ -164,8 +174,38 @@ impl Connection {
             return refuse(Code::InvalidConfig, why.to_owned());
         }
         self.target.packet_bytes_max.store(packet, Ordering::Relaxed);
-        self.server = Server { version, is_mariadb, id: row.get(3) };
+        let (id, began) = (row.get(3), self.server_began().await?);
+        let is_direct = u64::from(self.conn.get_mut().id()) == id;
+        self.server = Server { version, is_mariadb, id, began, is_direct };
         Ok(())
+    }
+
+    async fn server_began(&self) -> Tried<i64> {
+        let mut script = self.new_script();
+        let uptime = script.add("server_uptime", &[])?;
+        let clock = script.add("server_clock", &[])?;
+        let answers = self.script(script).await?;
+        let number = |place: usize, column: usize| {
+            answers[place].rows.first().map_or(Ok(0), |row| row.try_get::<_, i64>(column))
+        };
+        Ok(number(clock, 0)? - number(uptime, 1)?)
+    }
+
+    /// Ends a connection that was lost, which may not have read its last statement yet; true once it is gone, and with it
+    /// whatever it was doing. Behind a proxy it is not known which one that is.
+    pub(crate) async fn end(&self, lost: &Server) -> Tried<bool> {
+        let is_same = (self.server.began - lost.began).abs() <= BEGAN_SECS_APART;
+        if !is_same || !lost.is_direct || !self.server.is_direct || lost.id == self.server.id {
+            return Ok(true);
+        }
+        if self.row("server_thread", &[&lost.id]).await?.get::<_, u64>(0) == 0 {
+            return Ok(true);
+        }
+        // It may end between the two.
+        match self.step(&format!("kill {}", lost.id)).await {
+            Err(Fault::Mysql(error)) if number(&error) == Some(NO_SUCH_THREAD) => Ok(true),
+            ended => ended.map(|()| false),
+        }
     }
 
     /// The driver's connection.

@@ -1,8 +1,10 @@
 //! Group commit: whatever arrived while the last commit ran is the next one. Nobody waits for company.
 //!
 //! One thread, one connection, one transaction at a time, over the sends of all queues. If the connection is lost
-//! before the answer, the sender finds out by itself what happened: it takes the append lock again, which proves that
-//! the first transaction is over, and looks for its own messages from the offset where they could begin.
+//! before the answer, the sender finds out by itself what happened: it ends the server's side of it, which may not have
+//! read the script yet, locks the partition again, which proves that the first transaction is over, and looks for its own
+//! messages from the offset where they could begin. Behind a proxy the server's side is not known: there the lock alone
+//! must do.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::append::{Partitions, append_log, known_in_outbox, put_outbox};
 use crate::connect::BEGIN;
-use crate::connection::Connection;
+use crate::connection::{Connection, Server};
 use crate::error::{Fault, Lost, Tried, closed};
 use crate::lane::{CALL_WAIT, DEADLOCK_TRIES, Lane};
 use crate::pool::Pool;
@@ -40,6 +42,9 @@ const RESOLVE_WAIT: Duration = Duration::from_secs(30);
 
 /// The wait between two tries to reach the server again.
 const RECONNECT_WAIT: Duration = Duration::from_millis(100);
+
+/// The wait between two looks whether a connection of the server has ended.
+const END_WAIT: Duration = Duration::from_millis(5);
 
 const DOING: &str = "store messages";
 
@@ -138,8 +143,9 @@ impl Work {
                 Ok(new)
             }
             Err(fault) if fault.is_ambiguous() => {
+                let lost = lent.peek().server.clone();
                 drop(lent);
-                self.resolve(&batch).await.ok_or_else(|| failed(fault))?
+                self.resolve(&batch, &lost).await.ok_or_else(|| failed(fault))?
             }
             Err(fault) => {
                 lent.give_back();
@@ -172,10 +178,11 @@ impl Work {
 
     /// Finds out what became of a transaction whose answer was lost, and repeats it if nothing did. `None`: the server
     /// could not be reached for so long that nobody knows.
-    async fn resolve(&mut self, batch: &Batch<'_>) -> Option<Result<Vec<MessageId>>> {
+    async fn resolve(&mut self, batch: &Batch<'_>, lost: &Server) -> Option<Result<Vec<MessageId>>> {
         let began = Instant::now();
         while began.elapsed() < RESOLVE_WAIT {
-            match self.resolve_once(batch).await {
+            let tried = tokio::time::timeout(CALL_WAIT, self.resolve_once(batch, lost)).await;
+            match tried.unwrap_or(Err(Fault::Silence(CALL_WAIT))) {
                 Ok(new) => return Some(Ok(new)),
                 Err(Fault::Core(error))
                     if error.code() != Code::StoreUnavailable && error.code() != Code::StoreUnreachable =>
@@ -191,8 +198,11 @@ impl Work {
         None
     }
 
-    async fn resolve_once(&mut self, batch: &Batch<'_>) -> Tried<Vec<MessageId>> {
+    async fn resolve_once(&mut self, batch: &Batch<'_>, lost: &Server) -> Tried<Vec<MessageId>> {
         let mut lent = self.pool.lend().await?;
+        while !lent.peek().end(lost).await? {
+            tokio::time::sleep(END_WAIT).await;
+        }
         let ends = &self.ends;
         let look = async |connection: &mut Connection| is_stored(connection, batch, ends).await;
         let stored = lent.get().transaction(&BEGIN, look).await?;

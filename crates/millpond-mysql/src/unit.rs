@@ -21,7 +21,7 @@ use uuid::Uuid;
 use crate::append::{Path, append_within};
 use crate::bits::Bits;
 use crate::connect::MysqlStore;
-use crate::connection::{Connection, Target};
+use crate::connection::{Connection, Server, Target};
 use crate::error::{Fault, Lost, Tried};
 use crate::lane::Lane;
 use crate::pool::{Lent, Pool};
@@ -126,11 +126,11 @@ pub(crate) fn begin(
             give_back(lent).await;
             return opened.map(|_| Begun::AlreadyDone);
         }
-        let server_id = lent.peek().server.id;
+        let server = lent.peek().server.clone();
         let watchdog = tokio::task::spawn_local(async move {
             tokio::time::sleep(limit).await;
             tracing::warn!("a handler held its transaction to the limit; it is rolled back");
-            if let Err(error) = end(&target, server_id).await {
+            if let Err(error) = end(&target, &server).await {
                 tracing::warn!(%error, "its connection could not be ended");
             }
         });
@@ -140,8 +140,8 @@ pub(crate) fn begin(
 }
 
 /// Tells the server to end one of our connections.
-async fn end(target: &Arc<Target>, server_id: u64) -> Tried<()> {
-    Connection::open(target).await?.step(&format!("kill {server_id}")).await
+async fn end(target: &Arc<Target>, server: &Server) -> Tried<()> {
+    Connection::open(target).await?.end(server).await.map(drop)
 }
 
 /// Begins, writes the inbox row, and looks whether the lease is held. False: the effect was committed before.

@@ -323,4 +323,10 @@ async fn hot_statements_search_an_index_whatever_the_backlog() {
     fixture.analyze().await;
     fixture.check("after mass deletes, with statistics").await;
     drop(old);
+    // The control: a statement that walks is written down and found.
+    let seen = fixture.log().len();
+    let mut walker = Conn::from_url(fixture.server.url()).await.unwrap();
+    walker.query_drop("select count(*) from millpond_outbox where checksum = 5").await.unwrap();
+    let log = fixture.log();
+    assert!(log[seen..].split("# User@Host:").any(|statement| wrong(statement).is_some()), "{}", &log[seen..]);
 }

@@ -306,3 +306,36 @@ async fn a_server_that_crashes_and_comes_back_loses_nothing() {
     let (stored, _) = sender.await.unwrap();
     once_each(&stored, &copies(&mut conn(server.url()).await, &prefix).await);
 }
+
+/// What the scripts rely on: each statement of a packet has a time of its own.
+#[tokio::test]
+async fn time_goes_on_within_a_packet() {
+    let mut conn = conn(Mariadb::shared().url()).await;
+    conn.query_drop("set @before = utc_timestamp(6); do sleep(0.05); set @after = utc_timestamp(6)").await.unwrap();
+    let passed: Option<i64> =
+        conn.query_first("select timestampdiff(microsecond, @before, @after)").await.unwrap();
+    assert!(50_000 <= passed.unwrap(), "{passed:?}");
+}
+
+/// What a poll of an empty range does not do under READ COMMITTED: keep others from inserting into it.
+#[tokio::test]
+async fn a_poll_that_is_open_keeps_nobody_from_sending() {
+    let prefix = fresh_prefix();
+    let store = open(&with_prefix(Mariadb::shared().url(), &prefix)).await;
+    let queue = declared(&store).await;
+    let mut poll = conn(Mariadb::shared().url()).await;
+    run(
+        &mut poll,
+        &[
+            "set session transaction isolation level read committed",
+            "begin",
+            &format!("select seq from {prefix}outbox where ready_at <= 9e18 order by ready_at, seq limit 10 for update skip locked"),
+        ],
+    )
+    .await;
+    let due = Some(millpond_core::message::Due::In(Duration::ZERO));
+    let began = Instant::now();
+    store.append(queue.id, vec![NewMessage { due, ..message() }, message()]).await.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    store.close().await;
+}
