@@ -68,6 +68,7 @@ from millpond_log_returned r
 join millpond_log l on l.`partition` = r.`partition` and l.log_offset = r.log_offset
 join millpond_log_partition p on p.id = l.`partition`
 where r.`partition` = $1 and r.sent_at <= $2 and (r.sent_at < $2 or r.message_id < $3) and r.sent_at >= $4
+      and r.log_offset >= $6
 order by r.sent_at desc, r.message_id desc
 limit $5;
 

@@ -51,6 +51,7 @@ pub(crate) async fn partition_of(connection: &Connection, queue: i32, class: u8,
         return Ok(found.get(0));
     }
     let mut script = connection.new_script();
+    script.add("still_ours", &[])?;
     script.add("partition_add", &[&queue, &class, &lane])?;
     script.add("partition_add_lock", &[&queue, &class, &lane])?;
     connection.script(script).await?;

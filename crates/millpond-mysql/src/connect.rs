@@ -15,9 +15,6 @@ use crate::migrate::{self, Migration};
 use crate::pool::Pool;
 use crate::sender::Sender;
 
-/// Begins a transaction that changes something.
-pub(crate) const BEGIN: [&str; 1] = ["begin"];
-
 /// Begins one that reads, with one snapshot for all of its statements.
 const ONE_MOMENT: [&str; 2] = [
     "set transaction isolation level repeatable read",
@@ -103,7 +100,7 @@ impl MysqlStore {
         work: impl AsyncFn(&mut Connection) -> Tried<T> + Send + 'static,
     ) -> BoxFuture<'_, Result<T>> {
         self.main.call(doing, lost, async move |connection: &mut Connection| {
-            connection.transaction(&BEGIN, &work).await
+            connection.change(&work).await
         })
     }
 }

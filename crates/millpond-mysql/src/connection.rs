@@ -26,7 +26,7 @@ pub(crate) const CONNECT_WAIT: Duration = Duration::from_secs(4);
 /// longer than a caller waits.
 const SESSION: &str = "set names utf8mb4 collate utf8mb4_bin; set session transaction isolation level read committed; \
                        set session sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', \
-                       autocommit = 1, innodb_lock_wait_timeout = 5";
+                       autocommit = 1, innodb_lock_wait_timeout = 5, lock_wait_timeout = 60";
 
 /// The least size of packets: a message of the default limit, with all its bytes escaped.
 const PACKET_BYTES_MIN: usize = 3 * 1024 * 1024;
@@ -355,6 +355,17 @@ impl Connection {
             self.rollback().await;
         }
         done
+    }
+
+    /// The same for what writes: refused once a later release has migrated.
+    pub(crate) async fn change<T>(&mut self, work: impl AsyncFnOnce(&mut Self) -> Tried<T>) -> Tried<T> {
+        let begun_and_done = async |connection: &mut Self| {
+            let mut script = connection.new_script();
+            script.begin()?;
+            connection.script(script).await?;
+            work(connection).await
+        };
+        self.transaction(&[], begun_and_done).await
     }
 
     /// Rolls back. A connection on which that fails stays as it is, and is closed by the pool.

@@ -3,6 +3,9 @@
 use millpond_core::error::{Code, Error};
 use mysql_async::Error as ServerError;
 
+/// A subselect has two rows: none of ours has, but the one that looks for migrations of a later release.
+const LATER_RELEASE: u16 = 1242;
+
 /// What may go wrong inside the store: the server's word, silence, or a decision of ours that is an error already.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Fault {
@@ -92,6 +95,8 @@ pub(crate) fn code_of(error: &ServerError) -> Code {
         Some(1044 | 1045 | 1142 | 1143 | 1227 | 1370 | 1698) => Code::StoreUnreachable,
         // A table or column that is missing: the schema is another one.
         Some(1054 | 1146) => Code::SchemaOlder,
+        // Our own: see the statement `still_ours`.
+        Some(LATER_RELEASE) => Code::SchemaNewer,
         Some(1153) => Code::BodyTooLarge,
         Some(_) => Code::Internal,
     }
@@ -100,6 +105,9 @@ pub(crate) fn code_of(error: &ServerError) -> Code {
 /// What the server said, without the driver's words before it.
 pub(crate) fn plain(error: &ServerError) -> String {
     match error {
+        ServerError::Server(said) if said.code == LATER_RELEASE => {
+            "another process brought it to a migration that this release does not know".to_owned()
+        }
         ServerError::Server(said) => said.message.clone(),
         ServerError::Io(mysql_async::IoError::Io(cause)) => cause.to_string(),
         other => other.to_string(),

@@ -12,7 +12,6 @@ use millpond_core::time::Timestamp;
 
 use crate::append::number;
 use crate::bits::Bits;
-use crate::connect::BEGIN;
 use crate::connection::Connection;
 use crate::error::Tried;
 use crate::literal::Cell;
@@ -119,7 +118,7 @@ async fn look(connection: &Connection, part: Part, most: usize, first: bool) -> 
     let Part { partition, subscription, .. } = part;
     let mut script = connection.new_script();
     if first {
-        script.step(BEGIN[0])?;
+        script.begin()?;
         script.add("claim_lock_part", &[&subscription, &partition])?;
     }
     let cursor = script.add("claim_cursor", &[&subscription, &partition])?;

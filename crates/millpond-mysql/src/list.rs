@@ -96,6 +96,11 @@ impl<T> Gather<T> {
         }
     }
 
+    /// Whether the page has all its rows; what follows is only counted.
+    pub(crate) fn is_full(&self) -> bool {
+        self.items.len() == self.rows_max
+    }
+
     /// Counts a row that is looked at; false: the search is over its limit and ends before this row.
     pub(crate) fn look(&mut self) -> bool {
         self.looked += 1;

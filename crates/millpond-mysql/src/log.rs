@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::append::{Path, append_within, classes_at_once, number};
 use crate::cell::{count, instant, instant_if_any};
-use crate::connect::{BEGIN, MysqlStore};
+use crate::connect::MysqlStore;
 use crate::connection::Connection;
 use crate::error::{Lost, Tried};
 use crate::lease::lease;
@@ -98,7 +98,7 @@ impl MysqlStore {
                 let store = async |connection: &mut Connection| {
                     append_within(connection, queue, &messages, Path::Log, &main).await
                 };
-                connection.transaction(&BEGIN, store).await
+                connection.change(store).await
             })
             .await
     }
@@ -120,6 +120,7 @@ async fn renew(connection: &Connection, renewal: &Renewal) -> Tried<Renewed> {
     let (lease, queues) = (micros(renewal.lease), serde_json::json!(renewal.queues).to_string());
     let facts = serde_json::json!(renewal.facts).to_string();
     let mut script = connection.new_script();
+    script.add("still_ours", &[])?;
     script.add("worker_renew", &[worker, host, &queues, slots, busy, error, &lease, &facts])?;
     let seen = script.add("worker_seen", &[worker])?;
     let claims = script.add("worker_claims", &[worker])?;

@@ -5,14 +5,14 @@ use millpond_core::query::{Field, Query, Record, Value};
 use millpond_core::reason::{DropReason, EventKind, OutboxReason};
 use millpond_core::state::{Place, State};
 use millpond_core::time::Timestamp;
-use millpond_core::view::{Find, Found, MessageRow, MessageView};
+use millpond_core::view::{Count, Find, Found, MessageRow, MessageView};
 
 use crate::admin::now;
 use crate::cell::run_if_any;
 use crate::connection::Connection;
 use crate::error::Tried;
 use crate::find::message_view;
-use crate::list::{Gather, Mark, after};
+use crate::list::{Gather, Mark};
 use crate::record::{Content, Queues, asks_bodies, asks_headers, instant_value, owned, span_value};
 use crate::spots::{At, Fate, Parts, Places, Run, Spot, Walk};
 
@@ -50,13 +50,31 @@ impl Record for Listed {
 pub(crate) async fn messages(connection: &Connection, find: &Find) -> Tried<Found<MessageRow>> {
     let (now, queues) = (now(connection).await?, Queues::read(connection).await?);
     let search = Search { connection, now, find, queues };
-    let mut gather = Gather::new(find, after(find)?);
+    let cursor = find.after.as_deref().map(Cursor::parse).transpose()?;
+    let mut gather = Gather::new(find, cursor.as_ref().map(|cursor| cursor.mark));
     if let Some(ids) = find.query.only(&Field::Id) {
         search.by_id(&ids, &mut gather).await?;
-    } else {
-        search.walk(&mut gather).await?;
+        return Ok(gather.found());
     }
-    Ok(gather.found())
+    // What is counted again is read again.
+    let goes_on = matches!(find.count, Count::No);
+    let published_max = cursor.filter(|_| goes_on).map_or(i64::MAX, |cursor| cursor.published_max);
+    let rest_published = search.walk(&mut gather, published_max).await?;
+    let found = gather.found();
+    Ok(Found { next: found.next.map(|mark| format!("{mark}~{rest_published}")), ..found })
+}
+
+/// Where a list goes on, and what need not be read again for that ([`Walk::rest_published`]).
+struct Cursor {
+    mark: Mark,
+    published_max: i64,
+}
+
+impl Cursor {
+    fn parse(text: &str) -> Tried<Self> {
+        let (mark, rest) = text.split_once('~').unwrap_or((text, ""));
+        Ok(Self { mark: Mark::parse(mark)?, published_max: rest.parse().unwrap_or(i64::MAX) })
+    }
 }
 
 struct Search<'a> {
@@ -92,18 +110,26 @@ impl Search<'_> {
         Ok(())
     }
 
-    async fn walk(&self, gather: &mut Gather<MessageRow>) -> Tried<()> {
+    /// Walks until the page is there, and answers what the next one need not read again.
+    async fn walk(&self, gather: &mut Gather<MessageRow>, published_max: i64) -> Tried<i64> {
         let (connection, query) = (self.connection, &self.find.query);
         let (earliest, latest) = sent_between(query, self.now);
         let from = gather.from().min(Mark::new(latest.saturating_add(1), 0));
         let wanted = self.queues.wanted(query);
         let parts = Parts::read(connection, &wanted).await?;
+        let from = (from, published_max);
         let mut walk = Walk::new(connection, &wanted, &parts, places(query), from, earliest).await?;
         let past =
             query.asks(|field| matches!(field, Field::Error | Field::Worker | Field::Run | Field::Anything));
         let (bodies, headers) = (asks_bodies(query), asks_headers(query));
-        while let Some(spot) = walk.next().await? {
+        let mut rest_published = None;
+        loop {
+            if rest_published.is_none() && gather.is_full() {
+                rest_published = Some(walk.rest_published());
+            }
+            let Some(spot) = walk.next().await? else { break };
             if !gather.look() {
+                rest_published.get_or_insert_with(|| spot.published().max(walk.rest_published()));
                 break;
             }
             let mark = spot.mark();
@@ -136,7 +162,7 @@ impl Search<'_> {
                 break;
             }
         }
-        Ok(())
+        Ok(rest_published.unwrap_or(i64::MAX))
     }
 
     /// What the row of a spot says; `None`: it does not stand for its message.

@@ -15,6 +15,13 @@ const MIGRATIONS: [(&str, &str); 2] = [
     ("0002_operations", include_str!("../migrations/0002_operations.sql")),
 ];
 
+/// The number of the last one.
+pub(crate) const LAST: usize = MIGRATIONS.len();
+
+/// Waits for every transaction that has read the table, and changes nothing: what they do is committed before, or
+/// refused after (`still_ours`).
+const BARRIER: &str = "alter table millpond_migration comment = 'of Millpond'";
+
 /// The table of what was applied. One without a time was begun and is not complete.
 const TABLE: &str = "create table if not exists millpond_migration (
     number int not null primary key, name varbinary(100) not null, checksum bigint not null, steps int not null,
@@ -92,6 +99,7 @@ async fn apply(connection: &Connection) -> Tried<usize> {
         }
         let migration = i32::try_from(index + 1).unwrap_or(i32::MAX);
         connection.run("schema_begin", &[&migration, name, &checksum(sql)]).await?;
+        connection.step(&with_prefix(BARRIER, &prefix)).await?;
         let first = before.get(index).map_or(0, |applied| applied.steps);
         let sql = with_prefix(sql, &prefix);
         for (step, statement) in statements(&sql).enumerate().skip(first) {

@@ -7,7 +7,7 @@ use millpond_core::store::{BoxFuture, Outbox, QueueId, Relayed};
 use millpond_core::time::Timestamp;
 
 use crate::append::partition_of;
-use crate::connect::{BEGIN, MysqlStore};
+use crate::connect::MysqlStore;
 use crate::connection::Connection;
 use crate::error::{Lost, Tried};
 use crate::literal::List;
@@ -53,7 +53,7 @@ fn home(row: &Row) -> Home {
 /// Moves due rows; answers where each went. Those of a part that is not known yet are left for the next time.
 async fn move_due(connection: &Connection, rows_max: usize, parts: &BTreeMap<Home, i32>) -> Tried<Vec<Home>> {
     let mut script = connection.new_script();
-    script.step(BEGIN[0])?;
+    script.begin()?;
     let place = script.add("outbox_due", &[&rows_max])?;
     let answers = connection.script(script).await?;
     let rows = &answers[place].rows;

@@ -9,7 +9,6 @@ use millpond_core::time::{Timestamp, micros};
 use crate::admin::now;
 use crate::append::number;
 use crate::bits::Bits;
-use crate::connect::BEGIN;
 use crate::connection::{Connection, Param};
 use crate::find::published_after;
 use crate::literal::List;
@@ -76,16 +75,16 @@ pub(crate) async fn retain(connection: &mut Connection, node: &str, rows_max: us
         gone += connection.run(statement, &params).await?;
     }
     gone += connection
-        .transaction(&BEGIN, async |connection: &mut Connection| drop_dedup(connection, now, rows_max).await)
+        .change(async |connection: &mut Connection| drop_dedup(connection, now, rows_max).await)
         .await?;
     gone += drop_markers(connection, rows_max).await?;
     gone += connection
-        .transaction(&BEGIN, async |connection: &mut Connection| fold(connection, rows_max).await)
+        .change(async |connection: &mut Connection| fold(connection, rows_max).await)
         .await?;
     let minute = now.as_micros() / 60_000_000;
     let day = i32::try_from(minute - MINUTES_KEPT).unwrap_or(i32::MAX);
     gone += connection
-        .transaction(&BEGIN, async |connection: &mut Connection| fold_day(connection, day).await)
+        .change(async |connection: &mut Connection| fold_day(connection, day).await)
         .await?;
     let quarter = i32::try_from(minute / MINUTES_OF_QUARTER - QUARTERS_KEPT).unwrap_or(i32::MAX);
     let quarters: [Param<'_>; 2] = [&quarter, &rows_max];
@@ -170,7 +169,7 @@ async fn retain_log(
         let before = now - *kept;
         let delete =
             async |connection: &mut Connection| retain_partition(connection, &partition, before, left).await;
-        left -= connection.transaction(&BEGIN, delete).await?;
+        left -= connection.change(delete).await?;
     }
     Ok((rows_max - left).unsigned_abs())
 }

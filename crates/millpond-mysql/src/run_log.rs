@@ -319,7 +319,7 @@ impl<'a> Merge<'a> {
         let wanted = queues.wanted(query);
         let all = Places { outbox: true, dead: true, ahead: true, held: true, passed: true };
         let walk = match wants(EventKind::Enqueue) {
-            true => Some(Walk::new(connection, &wanted, parts, all, from, earliest).await?),
+            true => Some(Walk::new(connection, &wanted, parts, all, (from, i64::MAX), earliest).await?),
             false => None,
         };
         let (wants_start, wants_success) = (wants(EventKind::Start), wants(EventKind::Success));

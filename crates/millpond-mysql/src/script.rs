@@ -53,6 +53,12 @@ impl<'t> Script<'t> {
         self.push(text)
     }
 
+    /// Begins a transaction that writes: refused once a later release has migrated.
+    pub(crate) fn begin(&mut self) -> Tried<()> {
+        self.step("begin")?;
+        self.add("still_ours", &[]).map(drop)
+    }
+
     /// Adds a statement that has no parameters and no tables.
     pub(crate) fn step(&mut self, text: &str) -> Tried<usize> {
         self.push(text.as_bytes().to_vec())

@@ -16,7 +16,6 @@ use millpond_core::store::{BoxFuture, QueueId, Stored};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::append::{Partitions, append_log, known_in_outbox, put_outbox};
-use crate::connect::BEGIN;
 use crate::connection::{Connection, Server};
 use crate::error::{Fault, Lost, Tried, closed};
 use crate::lane::{CALL_WAIT, DEADLOCK_TRIES, Lane};
@@ -205,7 +204,7 @@ impl Work {
         }
         let ends = &self.ends;
         let look = async |connection: &mut Connection| is_stored(connection, batch, ends).await;
-        let stored = lent.get().transaction(&BEGIN, look).await?;
+        let stored = lent.get().change(look).await?;
         let new = if stored {
             // The outbox rows are of the same transaction.
             batch.outbox.values().flatten().map(|message| message.id).collect()
@@ -251,7 +250,7 @@ async fn write(connection: &Connection, batch: &Batch<'_>) -> Tried<(Vec<(i32, i
 async fn write_once(connection: &Connection, batch: &Batch<'_>) -> Tried<(Vec<(i32, i64)>, Vec<MessageId>)> {
     let mut new = Vec::new();
     let mut script = connection.new_script();
-    script.step(BEGIN[0])?;
+    script.begin()?;
     for (queue, messages) in &batch.outbox {
         let mut known = known_in_outbox(connection, messages).await?;
         let unknown: Vec<&NewMessage> =

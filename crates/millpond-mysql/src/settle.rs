@@ -15,7 +15,6 @@ use uuid::Uuid;
 use crate::append::{instant, wait};
 use crate::bits::Bits;
 use crate::cancel::by;
-use crate::connect::BEGIN;
 use crate::connection::{Answer, Connection};
 use crate::error::Tried;
 use crate::literal::{Cell, List};
@@ -107,7 +106,7 @@ pub(crate) async fn settle(connection: &mut Connection, claims: &[SettleClaim]) 
 /// Locks the claims, one after the other, and reads what decides.
 async fn look(connection: &Connection, asked: &[Asked<'_>]) -> Tried<(Vec<Look>, Vec<Answer>)> {
     let mut script = connection.new_script();
-    script.step(BEGIN[0])?;
+    script.begin()?;
     let mut looks = Vec::with_capacity(asked.len());
     for claim in asked {
         let ClaimRef { subscription, partition, to_offset, token } = claim.claim.held;

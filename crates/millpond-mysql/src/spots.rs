@@ -90,6 +90,14 @@ impl Spot {
         self.retry_until.is_some() || matches!(&self.at, At::DeadLetter { reason, .. } if ended(reason))
     }
 
+    /// When it came into the log; for what is not there, the smallest.
+    pub(crate) fn published(&self) -> i64 {
+        match &self.at {
+            At::Log { published_at, .. } => published_at.as_micros(),
+            At::Outbox { .. } | At::DeadLetter { .. } => i64::MIN,
+        }
+    }
+
     /// Headers, and the body if it is asked for.
     pub(crate) async fn content(
         &self,
@@ -310,13 +318,14 @@ pub(crate) struct Walk<'c> {
 }
 
 impl<'c> Walk<'c> {
-    /// Walks everything below `from` that was sent at `earliest` or later.
+    /// Walks everything below `from` that was sent at `earliest` or later. `published_max`: what an earlier walk said
+    /// of the rest ([`Walk::rest_published`]), else the largest.
     pub(crate) async fn new(
         connection: &'c Connection,
         queues: &[i32],
         parts: &Parts,
         places: Places,
-        from: Mark,
+        (from, published_max): (Mark, i64),
         earliest: i64,
     ) -> Tried<Self> {
         let mut sources = Vec::new();
@@ -329,13 +338,12 @@ impl<'c> Walk<'c> {
             }
         }
         for (index, part) in parts.list.iter().enumerate() {
-            let direct_only = places.passed;
-            if places.passed {
-                sources.push(Source::indexed(Indexed::Log(index, part.id), from));
-            }
-            if !places.passed || part.lane == Lane::Main {
-                let segments = segments(connection, part, places, from, earliest).await?;
-                sources.push(Source::offsets(index, part, segments, direct_only, from));
+            let Some(lowest) = lowest(part, places) else { continue };
+            // It may have waited in the outbox for any time, so that offsets say nothing of when it was sent.
+            sources.push(Source::indexed(Indexed::Log(index, part.id, lowest), from));
+            if part.lane == Lane::Main {
+                let segments = segments(connection, part, places, (from, published_max), earliest).await?;
+                sources.push(Source::offsets(index, part, segments, from));
             }
         }
         let mut walk = Self { connection, sources, heads: BinaryHeap::new(), earliest };
@@ -358,6 +366,12 @@ impl<'c> Walk<'c> {
         Ok(spot)
     }
 
+    /// No later than this was published what is still to be handed over, as far as it was sent straight to the log.
+    /// A walk that goes on from here need not read again what came after: of a burst, that would be all of it.
+    pub(crate) fn rest_published(&self) -> i64 {
+        self.sources.iter().map(Source::rest_published).max().unwrap_or(i64::MAX)
+    }
+
     async fn offer(&mut self, source: usize) -> Tried<()> {
         let mark = self.sources[source].peek(self.connection, self.earliest).await?;
         self.heads.extend(mark.filter(|mark| self.earliest <= mark.at).map(|mark| (mark, source)));
@@ -365,17 +379,26 @@ impl<'c> Walk<'c> {
     }
 }
 
+/// The lowest offset of a part that is walked.
+fn lowest(part: &Part, places: Places) -> Option<i64> {
+    if places.passed {
+        return Some(part.first_offset);
+    }
+    let held = part.live.iter().map(|claim| claim.from).filter(|_| places.held);
+    held.chain(places.ahead.then_some(part.cursor + 1)).min()
+}
+
 /// The ranges of offsets of a part that are walked, both ends included, the highest last.
 async fn segments(
     connection: &Connection,
     part: &Part,
     places: Places,
-    from: Mark,
+    (from, published_max): (Mark, i64),
     earliest: i64,
 ) -> Tried<Vec<(i64, i64)>> {
     let mut high = part.end - 1;
     if from.at != i64::MAX {
-        let latest = Timestamp::from_micros(from.at) + SLACK;
+        let latest = (Timestamp::from_micros(from.at) + SLACK).min(Timestamp::from_micros(published_max));
         let after = published_after(connection, part.id, part.first_offset..part.end, latest).await?;
         high = high.min(after - 1);
     }
@@ -412,18 +435,8 @@ struct Source {
 }
 
 enum Of {
-    Indexed {
-        which: Indexed,
-        next: Mark,
-    },
-    Offsets {
-        part: usize,
-        partition: i32,
-        segments: Vec<(i64, i64)>,
-        direct_only: bool,
-        heap: BinaryHeap<ByMark>,
-        unread: i64,
-    },
+    Indexed { which: Indexed, next: Mark },
+    Offsets { part: usize, partition: i32, segments: Vec<(i64, i64)>, heap: BinaryHeap<ByMark>, unread: i64 },
 }
 
 /// Places with an index by the time of sending: of a queue, or of a part of the log.
@@ -431,7 +444,8 @@ enum Of {
 enum Indexed {
     Outbox(i32),
     DeadLetters(i32),
-    Log(usize, i32),
+    /// From this offset on.
+    Log(usize, i32, i64),
 }
 
 struct ByMark(Spot);
@@ -461,9 +475,9 @@ impl Source {
         Self::new(Of::Indexed { which, next: from }, from)
     }
 
-    fn offsets(index: usize, part: &Part, segments: Vec<(i64, i64)>, direct_only: bool, from: Mark) -> Self {
+    fn offsets(index: usize, part: &Part, segments: Vec<(i64, i64)>, from: Mark) -> Self {
         let (partition, heap, unread) = (part.id, BinaryHeap::new(), i64::MAX);
-        let of = Of::Offsets { part: index, partition, segments, direct_only, heap, unread };
+        let of = Of::Offsets { part: index, partition, segments, heap, unread };
         Self::new(of, from)
     }
 
@@ -483,6 +497,12 @@ impl Source {
         self.ready.pop_front()
     }
 
+    fn rest_published(&self) -> i64 {
+        let Of::Offsets { heap, unread, .. } = &self.of else { return i64::MIN };
+        let held = self.ready.iter().chain(heap.iter().map(|ByMark(spot)| spot));
+        held.map(Spot::published).fold(*unread, i64::max)
+    }
+
     async fn fill(&mut self, connection: &Connection, earliest: i64) -> Tried<()> {
         match &mut self.of {
             Of::Indexed { which, next } => {
@@ -493,7 +513,7 @@ impl Source {
                 }
                 self.ready.extend(rows);
             }
-            Of::Offsets { part, partition, segments, direct_only, heap, unread } => {
+            Of::Offsets { part, partition, segments, heap, unread } => {
                 match segments.last_mut() {
                     None => *unread = i64::MIN,
                     Some((low, high)) => {
@@ -508,7 +528,7 @@ impl Source {
                             let spot = log_spot(&row, *part);
                             let At::Log { offset, published_at, via_outbox, .. } = spot.at else { continue };
                             (lowest, *unread) = (offset, published_at.as_micros());
-                            if !(*direct_only && via_outbox) && spot.mark() < self.from {
+                            if !via_outbox && spot.mark() < self.from {
                                 heap.push(ByMark(spot));
                             }
                         }
@@ -540,25 +560,26 @@ async fn indexed(
     rows_max: i64,
 ) -> Tried<Vec<Spot>> {
     let id = Uuid::from_u128(below.id);
-    let (name, of) = match which {
-        Indexed::Outbox(queue) => ("outbox_spots", queue),
-        Indexed::DeadLetters(queue) => ("dead_letter_spots", queue),
-        Indexed::Log(_, partition) => ("log_sent_spots", partition),
+    let (name, of, lowest) = match which {
+        Indexed::Outbox(queue) => ("outbox_spots", queue, None),
+        Indexed::DeadLetters(queue) => ("dead_letter_spots", queue, None),
+        Indexed::Log(_, partition, lowest) => ("log_sent_spots", partition, Some(lowest)),
     };
-    let params: [Param<'_>; 5] = [
+    let params: [Param<'_>; 6] = [
         &of,
         &below.at,
         &id,
         &earliest,
         &rows_max,
+        &lowest,
     ];
-    let rows = connection.rows(name, &params).await?;
+    let rows = connection.rows(name, &params[..params.len() - usize::from(lowest.is_none())]).await?;
     Ok(rows
         .iter()
         .map(|row| match which {
             Indexed::Outbox(_) => outbox_spot(row),
             Indexed::DeadLetters(_) => dead_letter_spot(row),
-            Indexed::Log(part, _) => log_spot(row, part),
+            Indexed::Log(part, ..) => log_spot(row, part),
         })
         .collect())
 }

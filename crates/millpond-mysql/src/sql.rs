@@ -2,10 +2,12 @@
 //! tables whose names begin with `millpond_`; another prefix is put in its place once, when a store is opened.
 //!
 //! `$1`, `$2` … are parameters; a list is written with commas between. `$now` is the time of the store in microseconds. Any other `$`
-//! is one.
+//! is one. `:known` is the number of the last migration of this release.
 //! What is between `{` and `}` is written once for each row, and parameters there are those of the row.
 
 use std::collections::HashMap;
+
+use crate::migrate;
 
 const FILES: [&str; 17] = [
     include_str!("../sql/queue.sql"),
@@ -51,7 +53,9 @@ impl Statements {
     /// For this prefix, which needs no quotes.
     pub(crate) fn of(prefix: &str) -> Self {
         let all = FILES.into_iter().flat_map(paragraphs);
-        Self(all.map(|(name, statement)| (name, pieces(&with_prefix(statement, prefix)))).collect())
+        let known = migrate::LAST.to_string();
+        let of_here = |statement: &str| pieces(&with_prefix(statement, prefix).replace(":known", &known));
+        Self(all.map(|(name, statement)| (name, of_here(statement))).collect())
     }
 
     /// The statement of this name.

@@ -10,7 +10,6 @@ use uuid::Uuid;
 
 use crate::admin::now;
 use crate::bits::Bits;
-use crate::connect::BEGIN;
 use crate::connection::{Connection, Param};
 use crate::literal::List;
 use crate::error::Tried;
@@ -51,7 +50,7 @@ pub(crate) async fn take_over(connection: &mut Connection, request: &TakeOver) -
         if !company.contains_key(&claim.worker) {
             let worker = claim.worker.clone();
             let count = async |connection: &mut Connection| write_in_hand(connection, &worker).await;
-            let count = connection.transaction(&BEGIN, count).await?;
+            let count = connection.change(count).await?;
             company.insert(worker, count);
         }
     }
@@ -60,7 +59,7 @@ pub(crate) async fn take_over(connection: &mut Connection, request: &TakeOver) -
         let in_hand = claim.in_hand.or_else(|| company.get(&claim.worker).copied()).unwrap_or(1);
         let take =
             async |connection: &mut Connection| take_one(connection, request, claim, in_hand, token).await;
-        taken.extend(connection.transaction(&BEGIN, take).await?);
+        taken.extend(connection.change(take).await?);
     }
     Ok(taken)
 }

@@ -149,7 +149,7 @@ async fn open(connection: &Connection, held: &ClaimRef, offset: Offset) -> Tried
     connection.begun();
     let mut script = connection.new_script();
     script.step("set session autocommit = 0")?;
-    script.step("begin")?;
+    script.begin()?;
     let add = script.add("inbox_add", &[&held.subscription, &held.partition, &offset.0])?;
     let answers = connection.script(script).await?;
     let is_held = is_open(connection, "claim_get", held, offset).await?;

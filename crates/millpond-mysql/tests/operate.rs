@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use millpond_core::error::Code;
-use millpond_core::message::{Due, MessageId, NewMessage, Offset, Token};
+use millpond_core::message::{Dedup, Due, MessageId, NewMessage, Offset, Token};
 use millpond_core::pick::Lane;
+use millpond_core::query::{Field, Query};
 use millpond_core::queue::QueueSettings;
 use millpond_core::reason::{Back, DropReason, Failure};
 use millpond_core::settle::Settlement;
@@ -18,7 +19,7 @@ use millpond_core::store::{
     Queue, Redrive, Renewal, Renewed, SettleClaim, SettleItem, Settled, Stored, TakeOver,
 };
 use millpond_core::time::Timestamp;
-use millpond_core::view::{MessageView, QueueView, Scope, Wish, WorkerFacts};
+use millpond_core::view::{Count, Find, MessageView, QueueView, Scope, Wish, WorkerFacts};
 use millpond_mysql::mysql_async::Conn;
 use millpond_mysql::mysql_async::prelude::Queryable;
 use millpond_mysql::{MysqlStore, Options};
@@ -74,6 +75,20 @@ fn act(verb: &str) -> Act {
     Act { actor: "ana".to_owned(), verb: verb.to_owned(), object: "mail".to_owned(), reason: None }
 }
 
+/// The heartbeat of a worker of this name.
+fn renewal(worker: &str) -> Renewal {
+    Renewal {
+        worker: worker.to_owned(),
+        host: "host".to_owned(),
+        lease: LEASE,
+        queues: vec!["mail".to_owned()],
+        slots: 4,
+        busy: 0,
+        error: None,
+        facts: WorkerFacts { pid: 7, version: "1.2".to_owned(), processed: 3, ..WorkerFacts::default() },
+    }
+}
+
 fn mail() -> Scope {
     Scope::Queue("mail".to_owned())
 }
@@ -89,7 +104,7 @@ fn failed() -> Settlement {
 }
 
 impl Fixture {
-    /// Runs a statement that is written for tables without a prefix, which stand in `<>`.
+    /// Runs a statement in which the names of tables stand in `<>`, without their prefix.
     async fn ask(&self, statement: &str) -> i64 {
         let statement = statement.replace('<', &self.prefix).replace('>', "");
         let mut conn = Conn::from_url(Mariadb::shared().url()).await.unwrap();
@@ -111,8 +126,8 @@ impl Fixture {
         MessageId(uuid::Builder::from_unix_timestamp_millis(millis, &bits).into_uuid())
     }
 
-    async fn send_due(&self, due: Option<Duration>) -> MessageId {
-        let message = NewMessage {
+    fn message(&self, due: Option<Duration>) -> NewMessage {
+        NewMessage {
             id: self.id(),
             kind: None,
             key: None,
@@ -124,7 +139,11 @@ impl Fixture {
             attempts_max: None,
             retry_until: None,
             dedup: None,
-        };
+        }
+    }
+
+    async fn send_due(&self, due: Option<Duration>) -> MessageId {
+        let message = self.message(due);
         let id = message.id;
         assert_eq!(self.store.append(self.queue.id, vec![message]).await.unwrap(), [Stored::New]);
         id
@@ -139,24 +158,14 @@ impl Fixture {
     }
 
     async fn renew(&self, worker: &str) -> Renewed {
-        let renewal = Renewal {
-            worker: worker.to_owned(),
-            host: "host".to_owned(),
-            lease: LEASE,
-            queues: vec!["mail".to_owned()],
-            slots: 4,
-            busy: 0,
-            error: None,
-            facts: WorkerFacts { pid: 7, version: "1.2".to_owned(), processed: 3, ..WorkerFacts::default() },
-        };
-        self.store.renew(renewal).await.unwrap()
+        self.store.renew(renewal(worker)).await.unwrap()
     }
 
-    async fn try_lease(&self, worker: &str, messages_max: usize) -> Lease {
-        self.renew(worker).await;
+    /// A request with a token of its own.
+    fn request(&self, worker: &str, messages_max: usize) -> LeaseRequest {
         let mut token = [7; 16];
         token[..8].copy_from_slice(&number().to_be_bytes());
-        let request = LeaseRequest {
+        LeaseRequest {
             queue: self.queue.id,
             worker: worker.to_owned(),
             token: Token(token),
@@ -164,8 +173,12 @@ impl Fixture {
             messages_max,
             bytes_max: usize::MAX,
             hands_empty: true,
-        };
-        self.store.lease(request).await.unwrap()
+        }
+    }
+
+    async fn try_lease(&self, worker: &str, messages_max: usize) -> Lease {
+        self.renew(worker).await;
+        self.store.lease(self.request(worker, messages_max)).await.unwrap()
     }
 
     async fn lease(&self, messages_max: usize) -> Claim {
@@ -648,6 +661,65 @@ async fn a_purge_drops_what_waits_in_chunks_and_leaves_alone_what_runs() {
     store.end_all(&claim, Settlement::Done).await;
     let next = store.send(1).await;
     assert_eq!(store.leased_ids(9).await, next, "the cursor is where the purge ended");
+}
+
+#[tokio::test]
+async fn what_waited_long_before_it_was_ready_is_on_its_page() {
+    let store = fixture().await;
+    let waited = store.send_due(Some(Duration::from_secs(600))).await;
+    store.pass(Duration::from_secs(5));
+    let direct = store.send(3).await;
+    store.pass(Duration::from_secs(600));
+    assert_eq!(store.store.relay(10).await.unwrap().moved, 1);
+    let mut find = Find {
+        query: Query::default().and(Field::State, ["ready".to_owned()]),
+        after: None,
+        rows_max: 2,
+        bodies: false,
+        count: Count::No,
+    };
+    let mut seen = Vec::new();
+    loop {
+        let page = store.store.messages(find.clone()).await.unwrap();
+        seen.extend(page.items.iter().map(|row| row.id));
+        let Some(next) = page.next else { break };
+        find.after = Some(next);
+    }
+    assert_eq!(seen, [direct[2], direct[1], direct[0], waited]);
+}
+
+/// A worker of an earlier release may live on while another process migrates: it must change nothing from there on,
+/// as it does not know what the new tables mean.
+#[tokio::test]
+async fn a_store_that_is_migrated_by_a_later_release_is_not_written_any_more() {
+    let fixture = fixture().await;
+    fixture.send(2).await;
+    let claim = fixture.lease(1).await;
+    fixture.execute("insert into <migration> values (99, '0099_later', 1, 1, 1)").await;
+    let Fixture { store, queue, .. } = &fixture;
+    let keyed = NewMessage {
+        dedup: Some(Dedup { key: "a".to_owned(), window: Duration::from_secs(9) }),
+        ..fixture.message(None)
+    };
+    let settle = SettleClaim { held: claim.held, items: Vec::new() };
+    let later = Some(Duration::from_secs(9));
+    let refused = [
+        store.append(queue.id, vec![fixture.message(None)]).await.map(drop),
+        store.append(queue.id, vec![keyed]).await.map(drop),
+        store.append(queue.id, vec![fixture.message(later)]).await.map(drop),
+        store.lease(fixture.request("w", 1)).await.map(drop),
+        store.settle(vec![settle]).await.map(drop),
+        store.relay(10).await.map(drop),
+        store.renew(renewal("w")).await.map(drop),
+        store.begin(claim.held, Offset(0), LEASE).await.map(drop),
+        store.declare("more".to_owned(), QueueSettings::DEFAULT).await.map(drop),
+        store.pause(mail(), None, act("pause")).await.map(drop),
+    ];
+    for (index, outcome) in refused.into_iter().enumerate() {
+        assert_eq!(outcome.unwrap_err().code(), Code::SchemaNewer, "{index}");
+    }
+    assert_eq!(fixture.ask("select count(*) from <log>").await, 2);
+    assert_eq!(fixture.ask("select count(*) from <outbox>").await, 0);
 }
 
 #[tokio::test]
