@@ -4,8 +4,11 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 /// A program that must be there, in one of these folders or on the path, and the package that brings it.
-const PROGRAMS: &[(&str, &str, &str)] =
-    &[("postgres", "/usr/lib/postgresql", "postgresql"), ("pgbouncer", "/usr/sbin", "pgbouncer")];
+const PROGRAMS: &[(&str, &str, &str)] = &[
+    ("postgres", "/usr/lib/postgresql", "postgresql"),
+    ("pgbouncer", "/usr/sbin", "pgbouncer"),
+    ("mariadbd", "/usr/sbin", "mariadb-server"),
+];
 
 /// What is not installed.
 fn missing() -> Vec<&'static str> {

@@ -86,20 +86,26 @@ where subscription_id = $1 and `partition` = $2 and to_offset = $3;
 
 -- name: claim_expired
 -- Claims of workers whose lease is over, claims that outlived their own, and claims whose worker has no row any more.
+-- Nothing, if the worker who asks is itself not live.
 -- Served by claim_worker and claim_expires; the third part walks claim_worker, which is as long as there are claims.
-(select c.subscription_id, c.`partition`, c.to_offset, c.from_offset, c.done, c.token, c.worker, c.in_hand
- from millpond_worker w
- join millpond_claim c on c.worker = w.id
- where w.lease_until <= $1 and (w.stopped or $1 - $2 >= w.lease div 3) and c.expires_at is null and c.token is not null)
-union all
-(select c.subscription_id, c.`partition`, c.to_offset, c.from_offset, c.done, c.token, c.worker, c.in_hand
- from millpond_claim c
- where c.expires_at <= $1 and c.token is not null)
-union all
-(select c.subscription_id, c.`partition`, c.to_offset, c.from_offset, c.done, c.token, c.worker, c.in_hand
- from millpond_claim c
- where c.worker is not null and c.token is not null and c.expires_at is null
-       and not exists (select 1 from millpond_worker w where w.id = c.worker))
+select e.subscription_id, e.`partition`, e.to_offset, e.from_offset, e.done, e.token, e.worker, e.in_hand
+from (
+    (select c.subscription_id, c.`partition`, c.to_offset, c.from_offset, c.done, c.token, c.worker, c.in_hand
+     from millpond_worker w
+     join millpond_claim c on c.worker = w.id
+     where w.lease_until <= $now and (w.stopped or $now - $2 >= w.lease div 3) and c.expires_at is null
+           and c.token is not null)
+    union all
+    (select c.subscription_id, c.`partition`, c.to_offset, c.from_offset, c.done, c.token, c.worker, c.in_hand
+     from millpond_claim c
+     where c.expires_at <= (select $now) and c.token is not null)
+    union all
+    (select c.subscription_id, c.`partition`, c.to_offset, c.from_offset, c.done, c.token, c.worker, c.in_hand
+     from millpond_claim c
+     where c.worker is not null and c.token is not null and c.expires_at is null
+           and not exists (select 1 from millpond_worker w where w.id = c.worker))
+) e
+where $1 is null or exists (select 1 from millpond_worker l where l.id = $1 and l.lease_until > $now)
 limit $3;
 
 -- name: claim_in_hand_of_worker

@@ -9,20 +9,15 @@ on duplicate key update
     lease = if(stopped, lease, values(lease)), facts = if(stopped, facts, values(facts));
 
 -- name: worker_seen
--- Served by the primary key.
-select $now, (select wish from millpond_worker where id = $1);
-
--- name: worker_claims
--- What a worker holds under its own lease. Served by claim_worker.
-select subscription_id, `partition`, to_offset, token from millpond_claim
-where worker = $1 and token is not null and expires_at is null;
-
--- name: worker_cancels
--- What somebody wants stopped of it. Served by claim_worker; the marks by their primary key.
-select c.token, x.log_offset from millpond_claim c
-join millpond_cancel x on x.subscription_id = c.subscription_id and x.`partition` = c.`partition`
-                          and x.log_offset between c.from_offset and c.to_offset
-where c.worker = $1 and c.token is not null and c.expires_at is null;
+-- The time, what is wished of a worker, what it holds under its own lease, and what of that somebody wants stopped: a row
+-- for each claim and mark, and one if there is none. Served by the primary key, claim_worker, and that of the marks.
+select $now, (select wish from millpond_worker where id = $1), c.subscription_id, c.`partition`, c.to_offset, c.token,
+       x.log_offset
+from (select 1) one
+left join millpond_claim c on c.worker = $1 and c.token is not null and c.expires_at is null
+left join millpond_cancel x on x.subscription_id = c.subscription_id and x.`partition` = c.`partition`
+                               and x.log_offset between c.from_offset and c.to_offset
+order by c.subscription_id, c.`partition`, c.to_offset;
 
 -- name: worker_end
 -- Served by the primary key.
@@ -31,10 +26,6 @@ update millpond_worker set lease_until = least(lease_until, $now), seen_at = $no
 -- name: worker_lease_until
 -- Served by the primary key.
 select lease_until from millpond_worker where id = $1;
-
--- name: worker_is_live
--- Served by the primary key.
-select exists (select 1 from millpond_worker where id = $1 and lease_until > $2);
 
 -- name: worker_lock
 -- A takeover is per worker: two of them count what it had in hand one after the other. Served by the primary key.

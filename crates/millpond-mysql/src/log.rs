@@ -123,30 +123,27 @@ async fn renew(connection: &Connection, renewal: &Renewal) -> Tried<Renewed> {
     script.add("still_ours", &[])?;
     script.add("worker_renew", &[worker, host, &queues, slots, busy, error, &lease, &facts])?;
     let seen = script.add("worker_seen", &[worker])?;
-    let claims = script.add("worker_claims", &[worker])?;
-    let cancels = script.add("worker_cancels", &[worker])?;
     let answers = connection.script(script).await?;
-    let seen = answers[seen].rows.first();
+    let rows = &answers[seen].rows;
+    let mut claims: Vec<ClaimRef> = rows.iter().filter_map(held).collect();
+    claims.dedup();
+    let cancel = |row: &Row| Some((held(row)?.token, Offset(row.get::<_, Option<u64>>(6)?)));
     Ok(Renewed {
-        now: seen.map(|row| instant(row, 0)).unwrap_or_default(),
-        wish: seen.and_then(|row| row.get::<_, Option<&str>>(1)).and_then(Wish::parse),
-        claims: answers[claims].rows.iter().map(held).collect(),
-        cancels: answers[cancels]
-            .rows
-            .iter()
-            .map(|row| (Token(row.get::<_, Uuid>(0).into_bytes()), Offset(row.get(1))))
-            .collect(),
+        now: rows.first().map(|row| instant(row, 0)).unwrap_or_default(),
+        wish: rows.first().and_then(|row| row.get::<_, Option<&str>>(1)).and_then(Wish::parse),
+        claims,
+        cancels: rows.iter().filter_map(cancel).collect(),
     })
 }
 
-/// A row of `worker_claims`.
-fn held(row: &Row) -> ClaimRef {
-    ClaimRef {
-        subscription: row.get(0),
-        partition: row.get(1),
-        to_offset: Offset(row.get(2)),
-        token: Token(row.get::<_, Uuid>(3).into_bytes()),
-    }
+/// A row of `worker_seen`, if there is a claim in it.
+fn held(row: &Row) -> Option<ClaimRef> {
+    Some(ClaimRef {
+        token: Token(row.get::<_, Option<Uuid>>(5)?.into_bytes()),
+        subscription: row.get(2),
+        partition: row.get(3),
+        to_offset: Offset(row.get(4)),
+    })
 }
 
 /// One statement for all queues of an idle node (R14).

@@ -20,10 +20,13 @@ impl Outbox for MysqlStore {
     fn relay(&self, rows_max: usize) -> BoxFuture<'_, Result<Relayed>> {
         let doing = "move due messages to the log";
         self.main.call(doing, Lost::AskAgain, async move |connection: &mut Connection| {
-            let due = connection.rows("outbox_due_homes", &[&rows_max]).await?;
+            let mut script = connection.new_script();
+            script.add("still_ours", &[])?;
+            let due = script.add("outbox_due_homes", &[&rows_max])?;
+            let answers = connection.script(script).await?;
             // Made before, in transactions of their own: a part that is being made is invisible to a lease.
             let mut parts = BTreeMap::new();
-            for home in due.iter().map(home) {
+            for home in answers[due].rows.iter().map(home) {
                 if !parts.contains_key(&home) {
                     let (queue, class, lane) = home;
                     parts.insert(home, partition_of(connection, queue, class, lane).await?);

@@ -66,17 +66,8 @@ pub(crate) async fn take_over(connection: &mut Connection, request: &TakeOver) -
 
 /// The claims that may be taken over now.
 async fn expired(connection: &Connection, request: &TakeOver) -> Tried<Vec<Expired>> {
-    let now = now(connection).await?.as_micros();
-    if let Some(worker) = &request.worker {
-        let live = connection.row("worker_is_live", &[worker, &now]).await?;
-        if !live.get::<_, bool>(0) {
-            return Ok(Vec::new());
-        }
-    }
     let since = request.in_touch_since.as_micros();
-    let most = request.claims_max as i64;
-    let params: [Param<'_>; 3] = [&now, &since, &most];
-    let rows = connection.rows("claim_expired", &params).await?;
+    let rows = connection.rows("claim_expired", &[&request.worker, &since, &request.claims_max]).await?;
     rows.iter()
         .map(|row| {
             Ok(Expired {

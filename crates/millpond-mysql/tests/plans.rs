@@ -299,7 +299,7 @@ fn a_statement_that_walks_is_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hot_statements_search_an_index_whatever_the_backlog() {
+async fn hot_statements_read_no_more_than_they_take_whatever_the_backlog() {
     let mut fixture = Fixture::new().await;
     fixture.check("fresh tables").await;
     fixture.fill().await;

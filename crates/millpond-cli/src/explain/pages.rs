@@ -54,7 +54,7 @@ pages! {
         "shutting-down" "statement-failed" "storage-full" "store-unavailable" "store-unreachable"
         "unknown-outcome" "unknown-queue" "unknown-time-zone" "unsupported-store" "wrong-state";
     Cause in "causes":
-        "BACKLOG_AGE" "CLOCK_SKEW" "CONNECTIONS_USED" "DLQ_RISING" "FAILED_JOBS_PRESENT" "FREE_PAGES" "FSYNC_OFF"
+        "BACKLOG_AGE" "BINLOG_UNSYNCED" "CLOCK_SKEW" "CONNECTIONS_USED" "DLQ_RISING" "DOUBLEWRITE_OFF" "FLUSH_OFF" "FAILED_JOBS_PRESENT" "FREE_PAGES" "FSYNC_OFF"
         "HEALTHY"
         "INTEGRITY_BROKEN" "IN_MEMORY" "JOB_WITHOUT_HANDLER" "OLD_SNAPSHOT" "OUTBOX_STALLED"
         "PREPARED_TRANSACTIONS"
@@ -128,8 +128,9 @@ mod tests {
         let of_core = include_str!("../../../millpond-core/src/hints.rs");
         let of_store = include_str!("../../../millpond-sqlite/src/info.rs");
         let of_postgres = include_str!("../../../millpond-postgres/src/info.rs");
+        let of_mysql = include_str!("../../../millpond-mysql/src/info.rs");
         let of_files = include_str!("../doctor/integrity.rs");
-        let texts = [of_core, of_store, of_postgres, of_files];
+        let texts = [of_core, of_store, of_postgres, of_mysql, of_files];
         let texts = texts.map(|text| text.split("#[cfg(test)]").next().unwrap());
         let is_code =
             |word: &&str| 5 < word.len() && word.chars().all(|c| c.is_ascii_uppercase() || c == '_');
