@@ -71,7 +71,8 @@ pub(crate) fn append_log(
     partition: i32,
     messages: &[&NewMessage],
 ) -> Tried<usize> {
-    let headers: Vec<Option<String>> = messages.iter().map(|message| headers_text(&message.headers)).collect();
+    let headers: Vec<Option<String>> =
+        messages.iter().map(|message| headers_text(&message.headers)).collect();
     let mut rows: Vec<[Cell<'_>; 12]> = Vec::with_capacity(messages.len());
     for ((place, message), headers) in (0_i64..).zip(messages).zip(&headers) {
         rows.push([
@@ -99,9 +100,9 @@ pub(crate) fn append_log(
 
 /// Adds to the counters of what was sent.
 fn add_sent(script: &mut Script<'_>, queue: QueueId, counts: &BTreeMap<&str, i64>) -> Tried<()> {
-    let rows = counts.iter().map(|(kind, count)| {
-        [i64::from(number(queue)).into(), Cell::Text(kind), Cell::Int(*count)]
-    });
+    let rows = counts
+        .iter()
+        .map(|(kind, count)| [i64::from(number(queue)).into(), Cell::Text(kind), Cell::Int(*count)]);
     script.add_rows("stat_sent", &[], rows).map(drop)
 }
 
@@ -121,7 +122,8 @@ pub(crate) fn put_outbox(script: &mut Script<'_>, queue: QueueId, messages: &[&N
         Some(_) => OutboxReason::Delay.as_str(),
         None => OutboxReason::Tx.as_str(),
     };
-    let headers: Vec<Option<String>> = messages.iter().map(|message| headers_text(&message.headers)).collect();
+    let headers: Vec<Option<String>> =
+        messages.iter().map(|message| headers_text(&message.headers)).collect();
     let mut rows: Vec<[Cell<'_>; 15]> = Vec::with_capacity(messages.len());
     for (message, headers) in messages.iter().zip(&headers) {
         rows.push([

@@ -1,9 +1,9 @@
 //! The audit: one line for each change, in its transaction, chained by a hash to the line before.
 
+use crate::row::Row;
 use millpond_core::audit::link;
 use millpond_core::store::Act;
 use millpond_core::view::AuditLine;
-use crate::row::Row;
 
 use crate::cell::{count, instant};
 use crate::connection::{Connection, Param};

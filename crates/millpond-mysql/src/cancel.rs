@@ -71,8 +71,7 @@ impl Change<'_> {
         let Some(found) = in_log(self.connection, id).await? else { return Ok(Changed::NotFound) };
         let part: [Param<'_>; 2] = [&found.subscription, &found.partition];
         self.connection.row("claim_lock_part", &part).await?;
-        let claim: [Param<'_>; 3] =
-            [&found.subscription, &found.partition, &found.offset];
+        let claim: [Param<'_>; 3] = [&found.subscription, &found.partition, &found.offset];
         self.connection.row_if_any("claim_of_offset_lock", &claim).await?;
         // Looked at again behind the locks: it may have been leased or settled meanwhile.
         let Some(found) = in_log(self.connection, id).await? else { return Ok(Changed::NotFound) };
@@ -113,13 +112,8 @@ impl Change<'_> {
         let Waiting { seq, queue, attempt, releases, .. } = *waiting;
         let kind = waiting.kind.as_deref();
         let group = self.cancelled_group(queue, kind, detail).await?;
-        let params: [Param<'_>; 5] = [
-            &seq,
-            &DropReason::Cancelled.as_str(),
-            &detail,
-            &self.now.as_micros(),
-            &group,
-        ];
+        let params: [Param<'_>; 5] =
+            [&seq, &DropReason::Cancelled.as_str(), &detail, &self.now.as_micros(), &group];
         self.connection.run("dead_letter_from_outbox", &params).await?;
         self.connection.run("outbox_take_out", &[&seq]).await?;
         self.died(&Death { id, queue, kind, attempt, releases, detail }).await

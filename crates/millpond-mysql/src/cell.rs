@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use crate::row::Row;
 use millpond_core::message::MessageId;
 use millpond_core::time::Timestamp;
-use crate::row::Row;
 use uuid::Uuid;
 
 /// A stored time.

@@ -1,12 +1,12 @@
 //! Settings that are changed at run time: they lie over the declaration, and no declaration takes them away.
 
+use crate::row::Row;
 use millpond_core::error::{Code, Error};
 use millpond_core::queue::QueueSettings;
 use millpond_core::store::Queue;
 use millpond_core::text::nearest;
 use millpond_core::view::SettingChange;
 use serde_json::{Map, Value};
-use crate::row::Row;
 
 use crate::append::number;
 use crate::cell::instant;
@@ -52,13 +52,8 @@ impl Change<'_> {
             let params: [Param<'_>; 2] = [&queue, &setting];
             return self.connection.run("setting_unset", &params).await.map(drop);
         };
-        let params: [Param<'_>; 5] = [
-            &queue,
-            &setting,
-            &value.to_string(),
-            &self.act.actor,
-            &self.now.as_micros(),
-        ];
+        let params: [Param<'_>; 5] =
+            [&queue, &setting, &value.to_string(), &self.act.actor, &self.now.as_micros()];
         self.connection.run("setting_put", &params).await.map(drop)
     }
 }

@@ -99,9 +99,7 @@ impl MysqlStore {
         lost: Lost,
         work: impl AsyncFn(&mut Connection) -> Tried<T> + Send + 'static,
     ) -> BoxFuture<'_, Result<T>> {
-        self.main.call(doing, lost, async move |connection: &mut Connection| {
-            connection.change(&work).await
-        })
+        self.main.call(doing, lost, async move |connection: &mut Connection| connection.change(&work).await)
     }
 }
 

@@ -11,8 +11,8 @@ use mysql_async::{Conn, DriverError, Error as ServerError};
 use tokio::sync::Mutex;
 
 use crate::error::{Fault, Tried, number};
-use crate::location::{Location, Tls};
 pub(crate) use crate::literal::Param;
+use crate::location::{Location, Tls};
 use crate::refusal::refused;
 use crate::row::Row;
 use crate::script::{Packet, Script};

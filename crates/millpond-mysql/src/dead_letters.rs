@@ -10,13 +10,13 @@ use millpond_core::reason::DropReason;
 use millpond_core::time::Timestamp;
 use millpond_core::view::{Count, DeadLetterView, FailureGroup, Find, Found, GroupBy, dead_letter_status};
 
-use crate::row::Row;
 use crate::admin::now;
 use crate::cell::{attempts_max, id_if_any, instant, number, small};
 use crate::connection::{Connection, Param};
 use crate::error::Tried;
 use crate::list::{Gather, Mark, after};
 use crate::record::{Content, Queues, asks_bodies, asks_headers, instant_value, owned};
+use crate::row::Row;
 
 /// Rows of one question.
 const CHUNK: i64 = 500;
@@ -174,14 +174,7 @@ async fn walk(
     let one = queues.the_one(query);
     let name = if one.is_some() { "dead_letter_list_of_queue" } else { "dead_letter_list" };
     loop {
-        let mut params: Vec<Param<'_>> = vec![
-            &at,
-            &before,
-            &earliest,
-            &headers,
-            &bodies,
-            &CHUNK,
-        ];
+        let mut params: Vec<Param<'_>> = vec![&at, &before, &earliest, &headers, &bodies, &CHUNK];
         params.extend(one.as_ref().map(|one| one as Param<'_>));
         let rows = connection.rows(name, &params).await?;
         let more = rows.len() as i64 == CHUNK;

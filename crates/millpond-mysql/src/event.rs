@@ -65,13 +65,7 @@ impl Change<'_> {
 
     /// Adds to the counters of a queue and kind.
     pub(crate) async fn count(&self, queue: i32, kind: Option<&str>, sent: i32, dead: i32) -> Tried<()> {
-        let params: [Param<'_>; 5] = [
-            &queue,
-            &kind.unwrap_or(""),
-            &self.now.as_micros(),
-            &sent,
-            &dead,
-        ];
+        let params: [Param<'_>; 5] = [&queue, &kind.unwrap_or(""), &self.now.as_micros(), &sent, &dead];
         self.connection.run("stat_add", &params).await.map(drop)
     }
 }

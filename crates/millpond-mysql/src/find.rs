@@ -16,7 +16,6 @@ use millpond_core::time::Timestamp;
 use millpond_core::view::{EventView, MessageView};
 use serde_json::Value;
 
-use crate::row::Row;
 use crate::admin::now;
 use crate::bits::Bits;
 use crate::cell::{attempts_max, id_if_any, instant, instant_if_any, number, small};
@@ -25,6 +24,7 @@ use crate::error::Tried;
 use crate::list::Mark;
 use crate::queues::stored_queues;
 use crate::record::Queues;
+use crate::row::Row;
 use crate::run_log::{enqueue_reason, entry, event_row};
 use crate::runs::{acknowledged, is_cancelled, is_purged, place};
 
@@ -262,8 +262,7 @@ async fn scan(
     range: Range<i64>,
     id: MessageId,
 ) -> Tried<Option<LogRow>> {
-    let params: [Param<'_>; 4] =
-        [&partition, &range.start, &range.end, &id.0];
+    let params: [Param<'_>; 4] = [&partition, &range.start, &range.end, &id.0];
     let Some(found) = connection.row_if_any("message_scan", &params).await? else { return Ok(None) };
     let offset: i64 = found.get(0);
     let row = connection.row("message_at", &[&partition, &offset]).await?;
@@ -298,15 +297,13 @@ async fn delivery(connection: &Connection, now: Timestamp, row: LogRow) -> Tried
 
 /// Whether somebody wanted the message of a row stopped.
 async fn is_marked(connection: &Connection, row: &LogRow) -> Tried<bool> {
-    let key: [Param<'_>; 3] =
-        [&row.subscription, &row.partition, &row.offset];
+    let key: [Param<'_>; 3] = [&row.subscription, &row.partition, &row.offset];
     Ok(connection.row_if_any("cancel_of_message", &key).await?.is_some())
 }
 
 /// The live claim that holds a row, and whether the message is settled in it.
 async fn live_run(connection: &Connection, now: Timestamp, row: &LogRow) -> Tried<Option<(Run, bool)>> {
-    let key: [Param<'_>; 3] =
-        [&row.subscription, &row.partition, &row.offset];
+    let key: [Param<'_>; 3] = [&row.subscription, &row.partition, &row.offset];
     let Some(found) = connection.row_if_any("message_claim", &key).await? else { return Ok(None) };
     let (from, live): (i64, bool) = (found.get(0), found.get(2));
     if !live || row.offset < from {

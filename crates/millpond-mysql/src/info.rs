@@ -103,7 +103,8 @@ fn findings(server: &Row, oldest: Option<&Snapshot>) -> Vec<Finding> {
         found.push(finding("FLUSH_OFF", Severity::Critical, text, "set innodb_flush_log_at_trx_commit = 1"));
     }
     if server.get(4) && server.get::<_, i64>(5) != 1 {
-        let text = "a crash of the machine can lose what replicas and backups get: sync_binlog is not 1".to_owned();
+        let text =
+            "a crash of the machine can lose what replicas and backups get: sync_binlog is not 1".to_owned();
         found.push(finding("BINLOG_UNSYNCED", Severity::Warn, text, "set sync_binlog = 1"));
     }
     if matches!(server.get(6), "0" | "OFF") {

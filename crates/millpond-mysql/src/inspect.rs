@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use crate::row::Row;
 use millpond_core::error::Result;
 use millpond_core::message::MessageId;
 use millpond_core::query::Query;
@@ -10,7 +11,6 @@ use millpond_core::view::{
     DeadLetterView, FailureGroup, Find, Found, GroupBy, MessageRow, MessageView, OutboxRow, OutboxSummary,
     QueueView, StoreInfo, Wish, WorkerView,
 };
-use crate::row::Row;
 
 use crate::admin::now;
 use crate::bits::Bits;

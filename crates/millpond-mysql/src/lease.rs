@@ -94,23 +94,24 @@ fn part_with_messages(row: &Row) -> Option<Part> {
 
 /// Leases of one part. What is passed because it was cancelled is passed in the same transaction.
 async fn lease_part(connection: &mut Connection, request: &LeaseRequest, part: Part) -> Tried<Lease> {
-    connection.transaction(&[], async |connection: &mut Connection| {
-        let most = request.messages_max.min(CLAIM_MESSAGES_MAX);
-        let mut seen = look(connection, part, most, true).await?;
-        loop {
-            let is_suspect = part.lane == Lane::Suspect.number();
-            match choose(&seen, is_suspect, request) {
-                Take::Nothing => return Ok(Lease::Empty),
-                Take::EmptyHandsFirst => return Ok(Lease::EmptyHandsFirst),
-                Take::Pass(to) => {
-                    pass(connection, part, &seen, to).await?;
-                    seen = look(connection, part, most, false).await?;
+    connection
+        .transaction(&[], async |connection: &mut Connection| {
+            let most = request.messages_max.min(CLAIM_MESSAGES_MAX);
+            let mut seen = look(connection, part, most, true).await?;
+            loop {
+                let is_suspect = part.lane == Lane::Suspect.number();
+                match choose(&seen, is_suspect, request) {
+                    Take::Nothing => return Ok(Lease::Empty),
+                    Take::EmptyHandsFirst => return Ok(Lease::EmptyHandsFirst),
+                    Take::Pass(to) => {
+                        pass(connection, part, &seen, to).await?;
+                        seen = look(connection, part, most, false).await?;
+                    }
+                    Take::UpTo(to) => return claim(connection, part, &seen, to, request).await,
                 }
-                Take::UpTo(to) => return claim(connection, part, &seen, to, request).await,
             }
-        }
-    })
-    .await
+        })
+        .await
 }
 
 /// Takes the claim lock, if that is not done yet, and looks at the part.
@@ -208,10 +209,8 @@ async fn claim(
     let (done, runs) = settled.unzip();
     let token = uuid::Uuid::from_bytes(request.token.0);
     let mut script = connection.new_script();
-    script.add(
-        "claim_add",
-        &[&subscription, &partition, &to, &from, &token, &request.worker, &done, &runs],
-    )?;
+    script
+        .add("claim_add", &[&subscription, &partition, &to, &from, &token, &request.worker, &done, &runs])?;
     if seen.marker {
         script.add("claim_drop_marker", &[&subscription, &partition, &seen.cursor])?;
     }
@@ -223,7 +222,8 @@ async fn claim(
         *kinds.entry(ahead.kind.as_deref().unwrap_or("")).or_default() += 1;
     }
     let queue = i64::from(number(request.queue));
-    let counts = kinds.into_iter().map(|(kind, count)| [Cell::Int(queue), Cell::Text(kind), Cell::Int(count)]);
+    let counts =
+        kinds.into_iter().map(|(kind, count)| [Cell::Int(queue), Cell::Text(kind), Cell::Int(count)]);
     script.add_rows("stat_leased", &[], counts)?;
     let leased_at = script.add("claim_leased_at", &[&subscription, &partition, &to])?;
     let read = script.add("log_read", &[&partition, &from, &to])?;
@@ -255,7 +255,8 @@ fn cancelled(from: i64, to: i64, marks: &[i64]) -> (Bits, Bits) {
 /// A row of `log_read` or `log_read_range`. The attempt is counted here: to be in a claim is to be leased.
 pub(crate) fn leased(mut row: Row) -> Tried<Leased> {
     let body = row.take_bytes(13)?;
-    let counter = |column: usize| Ok::<_, crate::error::Fault>(row.try_get::<_, Option<u32>>(column)?.unwrap_or(0));
+    let counter =
+        |column: usize| Ok::<_, crate::error::Fault>(row.try_get::<_, Option<u32>>(column)?.unwrap_or(0));
     let intact = body.is_empty() || crc32fast::hash(&body).cast_signed() == row.try_get::<_, i32>(8)?;
     Ok(Leased {
         offset: Offset(row.try_get::<_, i64>(0)?.unsigned_abs()),

@@ -59,7 +59,7 @@ mod tallies;
 mod unit;
 mod waiting;
 
-pub use connect::{Options, MysqlStore, schema};
+pub use connect::{MysqlStore, Options, schema};
 pub use location::Location;
 pub use migrate::Migration;
 pub use mysql_async;

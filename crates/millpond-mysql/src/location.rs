@@ -88,8 +88,9 @@ impl Location {
             own.take(pair).map_err(wrong)?;
         }
         // What the driver says of a URL may hold a part of the password.
-        let options = Opts::from_url(&format!("mysql://{place}"))
-            .map_err(|_| wrong("host, port or database cannot be read: `mysql://user@host:3306/database`".to_owned()))?;
+        let options = Opts::from_url(&format!("mysql://{place}")).map_err(|_| {
+            wrong("host, port or database cannot be read: `mysql://user@host:3306/database`".to_owned())
+        })?;
         let mut builder = OptsBuilder::from_opts(options)
             .client_found_rows(true)
             .tcp_keepalive(Some(KEEPALIVE))

@@ -123,7 +123,9 @@ pub(crate) async fn must_be_current(connection: &Connection) -> Result<()> {
         return Ok(());
     }
     let why = match applied.iter().find(|applied| applied.at.is_none()) {
-        Some(half) => format!("migration {} stopped half-way: `millpond migrate up` goes on with it", half.name),
+        Some(half) => {
+            format!("migration {} stopped half-way: `millpond migrate up` goes on with it", half.name)
+        }
         None if applied.is_empty() => {
             let location = &connection.target.location;
             format!("there are no tables `{}…` of ours in `{}`", location.prefix, location.database())

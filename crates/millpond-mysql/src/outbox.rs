@@ -1,6 +1,6 @@
 //! The outbox of the store: due rows move to the log, each deleted and appended in one transaction.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use millpond_core::error::{Code, Error, Result};
 use millpond_core::store::{BoxFuture, Outbox, QueueId, Relayed};
@@ -25,17 +25,17 @@ impl Outbox for MysqlStore {
             let due = script.add("outbox_due_homes", &[&rows_max])?;
             let answers = connection.script(script).await?;
             // Made before, in transactions of their own: a part that is being made is invisible to a lease.
+            let homes: BTreeSet<Home> = answers[due].rows.iter().map(home).collect();
             let mut parts = BTreeMap::new();
-            for home in answers[due].rows.iter().map(home) {
-                if !parts.contains_key(&home) {
-                    let (queue, class, lane) = home;
-                    parts.insert(home, partition_of(connection, queue, class, lane).await?);
-                }
+            for (queue, class, lane) in homes {
+                let part = partition_of(connection, queue, class, lane).await?;
+                parts.insert((queue, class, lane), part);
             }
             let moved = if parts.is_empty() {
                 Vec::new()
             } else {
-                let move_due = async |connection: &mut Connection| move_due(connection, rows_max, &parts).await;
+                let move_due =
+                    async |connection: &mut Connection| move_due(connection, rows_max, &parts).await;
                 connection.transaction(&[], move_due).await?
             };
             let next_due = connection.row("outbox_next_due", &[]).await?.get(0);

@@ -3,11 +3,11 @@
 
 use std::collections::HashMap;
 
+use crate::row::Row;
 use millpond_core::error::{Code, Error};
 use millpond_core::message::Due;
 use millpond_core::time::Timestamp;
 use millpond_core::view::{Pause, Scope};
-use crate::row::Row;
 
 use crate::append::number;
 use crate::cell::{instant, instant_if_any};
@@ -23,13 +23,8 @@ impl Change<'_> {
     pub(crate) async fn pause(&self, scope: &Scope, until: Option<Due>) -> Tried<Vec<Pause>> {
         let queue = self.scope(scope, "pause").await?;
         let until = until.map(|until| until.resolve(self.now).as_micros());
-        let params: [Param<'_>; 5] = [
-            &queue,
-            &self.act.reason,
-            &self.act.actor,
-            &self.now.as_micros(),
-            &until,
-        ];
+        let params: [Param<'_>; 5] =
+            [&queue, &self.act.reason, &self.act.actor, &self.now.as_micros(), &until];
         self.connection.run("pause_put", &params).await?;
         self.raise_declarations().await?;
         self.audit(1).await?;

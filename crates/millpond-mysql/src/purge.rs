@@ -56,22 +56,14 @@ impl Change<'_> {
             return Ok(after + 1 < end);
         }
         let from = after + 1;
-        let range: [Param<'_>; 4] =
-            [&subscription, &partition, &from, &to];
+        let range: [Param<'_>; 4] = [&subscription, &partition, &from, &to];
         for row in self.connection.rows("log_kinds", &range).await? {
             *kinds.entry(row.get::<_, Option<String>>(0).unwrap_or_default()).or_default() += count(&row, 1);
         }
         let now = self.now.as_micros();
         move_cursor(self.connection, (subscription, partition), (after, marker), to).await?;
         let runs = purged();
-        let history: [Param<'_>; 6] = [
-            &queue,
-            &partition,
-            &from,
-            &to,
-            &now,
-            &runs,
-        ];
+        let history: [Param<'_>; 6] = [&queue, &partition, &from, &to, &now, &runs];
         self.connection.run("history_add_purged", &history).await?;
         *left -= to - after;
         Ok(to + 1 < end)

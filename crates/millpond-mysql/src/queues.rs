@@ -1,10 +1,10 @@
 //! Declarations: queues with their settings.
 
+use crate::row::Row;
 use millpond_core::error::{Code, Error};
 use millpond_core::queue::{Delivery, HistoryLevel, QueueSettings};
 use millpond_core::store::{Queue, QueueId};
 use serde_json::{Map, Value};
-use crate::row::Row;
 
 use crate::append::number;
 use crate::connection::{Connection, Param};

@@ -74,15 +74,7 @@ impl Change<'_> {
         let reason = if due.is_some() { OutboxReason::Delay } else { OutboxReason::Tx }.as_str();
         let due = due.unwrap_or(Due::At(self.now)).resolve(self.now).as_micros();
         let attempts_max = attempts_max.map(i64::from);
-        let put: [Param<'_>; 7] = [
-            &dead_letter,
-            &new_id.0,
-            &reason,
-            &due,
-            &now,
-            &queue,
-            &attempts_max,
-        ];
+        let put: [Param<'_>; 7] = [&dead_letter, &new_id.0, &reason, &due, &now, &queue, &attempts_max];
         self.connection.run("outbox_put_redriven", &put).await?;
         let event = NewEvent {
             retry_of: Some(id),

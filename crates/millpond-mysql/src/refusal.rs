@@ -31,7 +31,9 @@ pub(crate) fn refused(location: &Location, error: &ServerError) -> Error {
         ),
         1130 => (
             Code::StoreUnreachable,
-            format!("the server does not let user `{user}` in from here: see the hosts of its users ({said})"),
+            format!(
+                "the server does not let user `{user}` in from here: see the hosts of its users ({said})"
+            ),
         ),
         1040 | 1203 | 1226 => (
             Code::StoreUnavailable,
@@ -59,7 +61,9 @@ fn unanswered(location: &Location, error: &ServerError, said: &str) -> String {
             format!("{place}: TLS failed ({said}); {way_out}")
         }
         _ => {
-            format!("{place} does not answer as MySQL or MariaDB: check host and port, and that it runs ({said})")
+            format!(
+                "{place} does not answer as MySQL or MariaDB: check host and port, and that it runs ({said})"
+            )
         }
     }
 }

@@ -10,11 +10,11 @@ use crate::admin::now;
 use crate::append::number;
 use crate::bits::Bits;
 use crate::connection::{Connection, Param};
+use crate::error::Tried;
 use crate::find::published_after;
 use crate::literal::List;
-use uuid::Uuid;
-use crate::error::Tried;
 use crate::queues::stored_queues;
+use uuid::Uuid;
 
 /// How long a node has the duty.
 const DUTY_LEASE: Duration = Duration::from_secs(60);
@@ -78,14 +78,10 @@ pub(crate) async fn retain(connection: &mut Connection, node: &str, rows_max: us
         .change(async |connection: &mut Connection| drop_dedup(connection, now, rows_max).await)
         .await?;
     gone += drop_markers(connection, rows_max).await?;
-    gone += connection
-        .change(async |connection: &mut Connection| fold(connection, rows_max).await)
-        .await?;
+    gone += connection.change(async |connection: &mut Connection| fold(connection, rows_max).await).await?;
     let minute = now.as_micros() / 60_000_000;
     let day = i32::try_from(minute - MINUTES_KEPT).unwrap_or(i32::MAX);
-    gone += connection
-        .change(async |connection: &mut Connection| fold_day(connection, day).await)
-        .await?;
+    gone += connection.change(async |connection: &mut Connection| fold_day(connection, day).await).await?;
     let quarter = i32::try_from(minute / MINUTES_OF_QUARTER - QUARTERS_KEPT).unwrap_or(i32::MAX);
     let quarters: [Param<'_>; 2] = [&quarter, &rows_max];
     gone += connection.run("quarter_delete", &quarters).await?;
@@ -111,8 +107,7 @@ async fn drop_dedup(connection: &Connection, now: Timestamp, rows_max: i64) -> T
 async fn drop_markers(connection: &Connection, rows_max: i64) -> Tried<u64> {
     let mut gone = 0;
     for row in connection.rows("marker_old", &[&rows_max]).await? {
-        let key: [Param<'_>; 3] =
-            [&row.get::<_, i32>(0), &row.get::<_, i32>(1), &row.get::<_, i64>(2)];
+        let key: [Param<'_>; 3] = [&row.get::<_, i32>(0), &row.get::<_, i32>(1), &row.get::<_, i64>(2)];
         gone += connection.run("claim_drop_marker", &key).await?;
     }
     Ok(gone)
@@ -122,8 +117,7 @@ async fn drop_markers(connection: &Connection, rows_max: i64) -> Tried<u64> {
 async fn drop_marks(connection: &Connection, rows_max: i64) -> Tried<u64> {
     let mut gone = 0;
     for row in connection.rows("cancel_mark_old", &[&rows_max]).await? {
-        let key: [Param<'_>; 3] =
-            [&row.get::<_, i32>(0), &row.get::<_, i32>(1), &row.get::<_, i64>(2)];
+        let key: [Param<'_>; 3] = [&row.get::<_, i32>(0), &row.get::<_, i32>(1), &row.get::<_, i64>(2)];
         gone += connection.run("cancel_delete", &key).await?;
     }
     Ok(gone)
@@ -198,12 +192,7 @@ async fn retain_partition(
     connection.run("log_returned_delete", &range).await?;
     connection.run("partition_first_offset", &[&id, &end]).await?;
     let last = end - 1;
-    let marks: [Param<'_>; 4] = [
-        &partition.subscription,
-        &id,
-        &first_offset,
-        &last,
-    ];
+    let marks: [Param<'_>; 4] = [&partition.subscription, &id, &first_offset, &last];
     connection.run("cancel_delete_range", &marks).await?;
     Ok(gone.cast_signed())
 }
@@ -250,8 +239,7 @@ async fn retain_inbox(
         let subscription = connection.row("subscription_of", &[&number(*queue)]).await?;
         let before = (now - *kept - INBOX_GRACE).as_micros();
         let left = rows_max - gone.cast_signed();
-        let params: [Param<'_>; 3] =
-            [&subscription.get::<_, i32>(0), &before, &left];
+        let params: [Param<'_>; 3] = [&subscription.get::<_, i32>(0), &before, &left];
         let ids = connection.rows("inbox_delete", &params).await?;
         let ids = List(ids.iter().map(|row| row.get::<_, Uuid>(0)).collect());
         gone += connection.run("inbox_drop", &[&subscription.get::<_, i32>(0), &ids]).await?;

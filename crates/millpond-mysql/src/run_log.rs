@@ -19,7 +19,6 @@ use millpond_core::time::Timestamp;
 use millpond_core::view::{Count, EventView, Find, Found};
 use uuid::Uuid;
 
-use crate::row::Row;
 use crate::admin::now;
 use crate::bits::Bits;
 use crate::cell::{count, id_if_any, instant, instant_if_any, number, run_if_any};
@@ -28,6 +27,7 @@ use crate::error::Tried;
 use crate::find::{direct_row_exists, message_view};
 use crate::list::{Gather, Mark};
 use crate::record::{Content, Queues, instant_value, owned, span_value};
+use crate::row::Row;
 use crate::runs::{acknowledged, is_cancelled, is_purged};
 use crate::spots::{At, Fate, Parts, Places, Spot, Walk};
 
@@ -471,12 +471,7 @@ impl<'a> Merge<'a> {
     async fn read_events(&mut self) -> Tried<usize> {
         let Some((at, serial)) = self.events else { return Ok(0) };
         let name = if self.one.is_some() { "event_page_of_queue" } else { "event_page" };
-        let mut params: Vec<Param<'_>> = vec![
-            &at,
-            &serial,
-            &self.earliest,
-            &CHUNK,
-        ];
+        let mut params: Vec<Param<'_>> = vec![&at, &serial, &self.earliest, &CHUNK];
         params.extend(self.one.as_ref().map(|one| one as Param<'_>));
         let rows = self.connection.rows(name, &params).await?;
         self.events = rows.last().filter(|_| rows.len() as i64 == CHUNK).map(|row| (row.get(9), row.get(0)));
@@ -538,8 +533,7 @@ impl<'a> Merge<'a> {
 
     async fn read_history(&mut self) -> Tried<usize> {
         let Some((at, serial)) = self.history else { return Ok(0) };
-        let params: [Param<'_>; 4] =
-            [&at, &serial, &self.earliest, &1_i64];
+        let params: [Param<'_>; 4] = [&at, &serial, &self.earliest, &1_i64];
         match self.connection.row_if_any("history_page", &params).await? {
             Some(row) => {
                 self.history = Some((row.get(1), row.get(0)));
@@ -572,9 +566,7 @@ impl<'a> Merge<'a> {
         self.began = cursor.began.min(self.began);
         self.history = Some(cursor.read_to);
         for number in &cursor.open {
-            if let Some(row) =
-                self.connection.row_if_any("history_by_number", &[number]).await?
-            {
+            if let Some(row) = self.connection.row_if_any("history_by_number", &[number]).await? {
                 self.add_ended(&row).await?;
             }
         }

@@ -91,7 +91,8 @@ impl<'t> Script<'t> {
             row_text.clear();
             self.write_row(template, &row, &mut row_text);
             let used = self.packets.last().map_or(0, |packet| packet.text.len());
-            if !text.is_empty() && self.packet_bytes_max < text.len() + row_text.len() + tail.len() + used + 2 {
+            if !text.is_empty() && self.packet_bytes_max < text.len() + row_text.len() + tail.len() + used + 2
+            {
                 text.extend_from_slice(&tail);
                 self.push(std::mem::take(&mut text))?;
             }

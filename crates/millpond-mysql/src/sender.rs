@@ -260,7 +260,11 @@ async fn write_once(connection: &Connection, batch: &Batch<'_>) -> Tried<(Vec<(i
     }
     let mut bases = Vec::with_capacity(batch.log.len());
     for (partition, (queue, messages)) in &batch.log {
-        bases.push((*partition, messages.len() as i64, append_log(&mut script, *queue, *partition, messages)?));
+        bases.push((
+            *partition,
+            messages.len() as i64,
+            append_log(&mut script, *queue, *partition, messages)?,
+        ));
     }
     script.step("commit")?;
     let answers = connection.script_of_transaction(script).await?;

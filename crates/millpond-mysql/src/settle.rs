@@ -310,7 +310,15 @@ impl<'s> End<'s> {
     fn write_counts(&self, script: &mut Script<'_>, queue: i32) -> Tried<()> {
         let rows = self.counts.iter().map(|(kind, counts)| {
             let Counts { done, retried, dead, recovered, run } = *counts;
-            [i64::from(queue).into(), Cell::Text(kind), done.into(), retried.into(), dead.into(), recovered.into(), run.into()]
+            [
+                i64::from(queue).into(),
+                Cell::Text(kind),
+                done.into(),
+                retried.into(),
+                dead.into(),
+                recovered.into(),
+                run.into(),
+            ]
         });
         script.add_rows("stat_settled", &[], rows).map(drop)
     }

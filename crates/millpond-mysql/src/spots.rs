@@ -17,15 +17,15 @@ use millpond_core::reason::DropReason;
 use millpond_core::time::Timestamp;
 use uuid::Uuid;
 
-use crate::row::Row;
 use crate::bits::Bits;
 use crate::cell::{attempts_max, id_if_any, instant, instant_if_any, number, small};
 use crate::connection::{Connection, Param};
 use crate::error::Tried;
 use crate::find::published_after;
-use crate::literal::List;
 use crate::list::Mark;
+use crate::literal::List;
 use crate::record::Content;
+use crate::row::Row;
 use crate::runs::acknowledged;
 
 /// Rows of the first chunk of a source; each further one has twice as many, up to [`CHUNK_MAX`].
@@ -106,13 +106,9 @@ impl Spot {
         bodies: bool,
     ) -> Tried<Content> {
         let found = match self.at {
-            At::Outbox { seq, .. } => {
-                connection.row_if_any("outbox_content", &[&seq, &bodies]).await?
-            }
+            At::Outbox { seq, .. } => connection.row_if_any("outbox_content", &[&seq, &bodies]).await?,
             At::DeadLetter { number, .. } => {
-                connection
-                    .row_if_any("dead_letter_content", &[&number, &bodies])
-                    .await?
+                connection.row_if_any("dead_letter_content", &[&number, &bodies]).await?
             }
             At::Log { part, offset, .. } => {
                 let id = parts.list[part].id;
@@ -517,12 +513,7 @@ impl Source {
                 match segments.last_mut() {
                     None => *unread = i64::MIN,
                     Some((low, high)) => {
-                        let key: [Param<'_>; 4] = [
-                            &*partition,
-                            &*low,
-                            &*high,
-                            &self.chunk,
-                        ];
+                        let key: [Param<'_>; 4] = [&*partition, &*low, &*high, &self.chunk];
                         let mut lowest = *low;
                         for row in connection.rows("log_spots", &key).await? {
                             let spot = log_spot(&row, *part);
@@ -565,14 +556,7 @@ async fn indexed(
         Indexed::DeadLetters(queue) => ("dead_letter_spots", queue, None),
         Indexed::Log(_, partition, lowest) => ("log_sent_spots", partition, Some(lowest)),
     };
-    let params: [Param<'_>; 6] = [
-        &of,
-        &below.at,
-        &id,
-        &earliest,
-        &rows_max,
-        &lowest,
-    ];
+    let params: [Param<'_>; 6] = [&of, &below.at, &id, &earliest, &rows_max, &lowest];
     let rows = connection.rows(name, &params[..params.len() - usize::from(lowest.is_none())]).await?;
     Ok(rows
         .iter()

@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use crate::row::Row;
 use millpond_core::message::{Leased, MessageId, Offset, Token};
 use millpond_core::store::{ClaimRef, TakeOver, TakenOver};
 use millpond_core::time::micros;
-use crate::row::Row;
 use uuid::Uuid;
 
 use crate::admin::now;
 use crate::bits::Bits;
 use crate::connection::{Connection, Param};
-use crate::literal::List;
 use crate::error::Tried;
 use crate::lease::leased;
+use crate::literal::List;
 use crate::log::tokens;
 use crate::queues::readable_queue;
 use crate::runs::place;
@@ -88,12 +88,7 @@ async fn take_one(
     token: Token,
 ) -> Tried<Option<TakenOver>> {
     let Holding { subscription, partition, to_offset, .. } = claim.holding;
-    let key: [Param<'_>; 4] = [
-        &subscription,
-        &partition,
-        &to_offset,
-        &claim.token,
-    ];
+    let key: [Param<'_>; 4] = [&subscription, &partition, &to_offset, &claim.token];
     // The exclusive lock waits for an effect that is committing. What is settled is read behind it.
     let Some(locked) = connection.row_if_any("claim_lock", &key).await? else { return Ok(None) };
     let done = locked.try_get::<_, Option<Bits>>(1)?.unwrap_or_default();
@@ -130,12 +125,7 @@ async fn take_one(
 pub(crate) async fn unsettled_of(connection: &Connection, held: &ClaimRef) -> Tried<Vec<Leased>> {
     let (subscription, partition) = (narrow(held.subscription), narrow(held.partition));
     let (to_offset, token) = (held.to_offset.0.cast_signed(), Uuid::from_bytes(held.token.0));
-    let params: [Param<'_>; 4] = [
-        &subscription,
-        &partition,
-        &to_offset,
-        &token,
-    ];
+    let params: [Param<'_>; 4] = [&subscription, &partition, &to_offset, &token];
     let Some(row) = connection.row_if_any("claim_get", &params).await? else { return Ok(Vec::new()) };
     let (from_offset, done) = (row.get(0), row.try_get::<_, Option<Bits>>(1)?.unwrap_or_default());
     open_of(connection, &Holding { subscription, partition, to_offset, from_offset, done }).await
@@ -153,11 +143,7 @@ async fn write_in_hand(connection: &Connection, worker: &str) -> Tried<i32> {
     }
     let mut written = count;
     for claim in &claims {
-        let key: [Param<'_>; 3] = [
-            &claim.subscription,
-            &claim.partition,
-            &claim.to_offset,
-        ];
+        let key: [Param<'_>; 3] = [&claim.subscription, &claim.partition, &claim.to_offset];
         let set: [Param<'_>; 4] = [key[0], key[1], key[2], &count];
         if connection.run("claim_set_in_hand", &set).await? == 0
             && let Some(row) = connection.row_if_any("claim_in_hand", &key).await?
@@ -182,8 +168,7 @@ async fn unsettled(connection: &Connection, claim: &Holding) -> Tried<(Vec<Lease
 
 /// The messages of a claim whose done bit is clear.
 async fn open_of(connection: &Connection, claim: &Holding) -> Tried<Vec<Leased>> {
-    let params: [Param<'_>; 3] =
-        [&claim.partition, &claim.from_offset, &claim.to_offset];
+    let params: [Param<'_>; 3] = [&claim.partition, &claim.from_offset, &claim.to_offset];
     let rows = connection.rows("log_read_range", &params).await?;
     let mut messages = rows.into_iter().map(leased).collect::<Tried<Vec<_>>>()?;
     let to_offset = Offset(claim.to_offset.unsigned_abs());

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use crate::row::Row;
 use millpond_core::error::{Code, Error};
 use millpond_core::time::Timestamp;
 use millpond_core::view::{Tallies, Tally};
-use crate::row::Row;
 
 use crate::append::number;
 use crate::bits::Bits;
@@ -42,8 +42,7 @@ pub(crate) async fn tallies(connection: &Connection, which: &Tallies) -> Tried<V
     let mut tallies: Vec<Tally> = (from..to).map(zero).collect();
     let narrow = |number: i64| i32::try_from(number).unwrap_or(i32::MAX / 15);
     let (first, last) = (narrow(from), narrow(to));
-    let params: [Param<'_>; 4] =
-        [&which.queue, &which.kind, &first, &last];
+    let params: [Param<'_>; 4] = [&which.queue, &which.kind, &first, &last];
     for row in connection.rows(name, &params).await? {
         let place = usize::try_from(i64::from(row.get::<_, i32>(0)) - from).unwrap_or(usize::MAX);
         if let Some(tally) = tallies.get_mut(place) {

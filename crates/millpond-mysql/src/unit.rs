@@ -166,7 +166,8 @@ async fn open(connection: &Connection, held: &ClaimRef, offset: Offset) -> Tried
 
 /// Whether the transaction is still the one that wrote the inbox row, and the message still ours.
 async fn is_still_ours(connection: &Connection, held: &ClaimRef, offset: Offset) -> Tried<bool> {
-    let own = connection.row_if_any("inbox_of_offset", &[&held.subscription, &held.partition, &offset.0]).await?;
+    let own =
+        connection.row_if_any("inbox_of_offset", &[&held.subscription, &held.partition, &offset.0]).await?;
     Ok(own.is_some() && is_open(connection, "claim_get_shared", held, offset).await?)
 }
 

@@ -1,10 +1,10 @@
 //! The outbox as people see it: the list, and its sums by queue.
 
+use crate::row::Row;
 use millpond_core::message::{JSON, MessageId};
 use millpond_core::query::{Field, Record, Value};
 use millpond_core::time::Timestamp;
 use millpond_core::view::{Find, Found, OutboxRow, OutboxSummary};
-use crate::row::Row;
 
 use crate::admin::now;
 use crate::cell::{count, instant, instant_if_any, number};
@@ -129,14 +129,7 @@ async fn walk(
     let one = queues.the_one(query);
     let name = if one.is_some() { "outbox_list_of_queue" } else { "outbox_list" };
     loop {
-        let mut params: Vec<Param<'_>> = vec![
-            &at,
-            &after,
-            &latest,
-            &headers,
-            &bodies,
-            &CHUNK,
-        ];
+        let mut params: Vec<Param<'_>> = vec![&at, &after, &latest, &headers, &bodies, &CHUNK];
         params.extend(one.as_ref().map(|one| one as Param<'_>));
         let rows = connection.rows(name, &params).await?;
         let more = rows.len() as i64 == CHUNK;

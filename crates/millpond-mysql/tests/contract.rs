@@ -50,8 +50,7 @@ impl Provider for Tables {
     }
 
     fn occupy(&self) -> Option<Box<dyn Any + Send>> {
-        let tables: Vec<String> =
-            OCCUPIED.iter().map(|table| format!("{}{table} write", self.0)).collect();
+        let tables: Vec<String> = OCCUPIED.iter().map(|table| format!("{}{table} write", self.0)).collect();
         let conn = wait(async {
             let mut conn = Conn::from_url(Mariadb::shared().url()).await.expect("it runs");
             conn.query_drop(format!("lock tables {}", tables.join(", "))).await.expect("its turn comes");

@@ -656,7 +656,14 @@ async fn a_purge_drops_what_waits_in_chunks_and_leaves_alone_what_runs() {
     assert_eq!(store.cancel(&ids[5..6]).await, [Changed::AlreadySettled]);
     assert_eq!(store.ask("select count(*) from <event> where reason = 'purged'").await, 2);
     assert_eq!(store.ask("select sum(count) from <event> where reason = 'purged'").await, 8);
-    assert_eq!(store.ask("select sum(dead) from (select sum(leased) as leased, sum(dead) as dead from <stat_delta>) s").await, 9);
+    assert_eq!(
+        store
+            .ask(
+                "select sum(dead) from (select sum(leased) as leased, sum(dead) as dead from <stat_delta>) s"
+            )
+            .await,
+        9
+    );
 
     store.end_all(&claim, Settlement::Done).await;
     let next = store.send(1).await;

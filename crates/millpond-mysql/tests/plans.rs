@@ -222,7 +222,8 @@ impl Fixture {
         let far = "timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) + 3600000000 + seq";
         let statements = [
             "set @next = (select next_offset from millpond_log_partition where id = 1), \
-             @at = (select published_at from millpond_log_partition where id = 1)".to_owned(),
+             @at = (select published_at from millpond_log_partition where id = 1)"
+                .to_owned(),
             format!(
                 "insert into millpond_log (`partition`, checksum, log_offset, published_at, message_id, body) \
                  select 1, 0, @next - 1 + seq, @at, unhex(md5(seq)), 'x' from seq_1_to_{ROWS}"
@@ -234,7 +235,10 @@ impl Fixture {
                  seq, 0, 0, 'delay', 'x' from seq_1_to_{}",
                 ROWS / 2
             ),
-            format!("insert into millpond_inbox select 1, unhex(md5(concat('i', seq))), seq from seq_1_to_{}", ROWS / 2),
+            format!(
+                "insert into millpond_inbox select 1, unhex(md5(concat('i', seq))), seq from seq_1_to_{}",
+                ROWS / 2
+            ),
             format!(
                 "insert into millpond_history (queue_id, `partition`, from_offset, to_offset, leased_at, finished_at, runs) \
                  select 1, 1, -cast(seq as signed), -cast(seq as signed), 0, seq, '0' from seq_1_to_{}",
@@ -258,7 +262,10 @@ impl Fixture {
 
     async fn analyze(&mut self) {
         let tables = LARGE.map(|table| format!("millpond_{table}")).join(", ");
-        self.admin.query_drop(format!("analyze table {tables}, millpond_log_partition, millpond_worker")).await.unwrap();
+        self.admin
+            .query_drop(format!("analyze table {tables}, millpond_log_partition, millpond_worker"))
+            .await
+            .unwrap();
     }
 }
 
@@ -330,5 +337,9 @@ async fn hot_statements_read_no_more_than_they_take_whatever_the_backlog() {
     // A statement is written down once its answer is sent.
     walker.query_drop("do 0").await.unwrap();
     let log = fixture.log();
-    assert!(log[seen..].split("# User@Host:").any(|statement| wrong(statement).is_some()), "{}", &log[seen..]);
+    assert!(
+        log[seen..].split("# User@Host:").any(|statement| wrong(statement).is_some()),
+        "{}",
+        &log[seen..]
+    );
 }

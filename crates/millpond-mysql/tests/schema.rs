@@ -26,7 +26,8 @@ const DUMP: &str = "
 #[tokio::test]
 async fn the_committed_schema_is_what_the_migrations_make() {
     let (url, prefix) = (Mariadb::shared().url(), fresh_prefix());
-    let store = MysqlStore::open(&format!("{url}?prefix={prefix}"), Options::default()).await.expect("it opens");
+    let store =
+        MysqlStore::open(&format!("{url}?prefix={prefix}"), Options::default()).await.expect("it opens");
     let mut conn = Conn::from_url(url).await.expect("it runs");
     let lines: Vec<String> = conn.query(DUMP.replace("{}", &prefix)).await.expect("the catalogue is read");
     let made: String = lines.iter().map(|line| line.clone() + "\n").collect();

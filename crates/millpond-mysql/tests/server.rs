@@ -99,12 +99,14 @@ async fn what_keeps_a_store_from_opening_is_named() {
     let at = |rest: &str| format!("mysql://{}", rest.replace("HOST", &format!("127.0.0.1:{port}")));
     refused(&at("ada:geheim@HOST/test"), Code::StoreUnreachable, &["password", "`ada`"]).await;
     refused(&at("ada:tulpe@HOST/test"), Code::StoreUnreachable, &["`ada`", "`test`", "grants"]).await;
-    refused(&at("test@HOST/nowhere"), Code::StoreUnreachable, &["no database `nowhere`", "create database"]).await;
+    refused(&at("test@HOST/nowhere"), Code::StoreUnreachable, &["no database `nowhere`", "create database"])
+        .await;
     refused(&at("test@HOST"), Code::InvalidConfig, &["names no database"]).await;
     refused(&at("test@127.0.0.1:1/x"), Code::StoreUnreachable, &["127.0.0.1:1 does not answer"]).await;
     refused(&at("test@HOST/test?sslmode=require"), Code::StoreUnreachable, &["offers no TLS"]).await;
     refused(&at("reader@HOST/test"), Code::StoreUnreachable, &["`reader`", "grant create"]).await;
-    refused(&at("test@HOST/test?prefix=taken_"), Code::UnsupportedStore, &["`taken_…`", "did not make"]).await;
+    refused(&at("test@HOST/test?prefix=taken_"), Code::UnsupportedStore, &["`taken_…`", "did not make"])
+        .await;
 
     open(&with_prefix(url, "ours_")).await.close().await;
     run(&mut admin, &["alter table ours_queue convert to character set latin1"]).await;
@@ -176,7 +178,8 @@ async fn a_migration_that_was_interrupted_goes_on() {
     let mut admin = conn(Mariadb::shared().url()).await;
     // As after a kill: the first four statements were done, the last of them not counted.
     let all: Vec<String> = admin.query("show tables").await.unwrap();
-    let first = ["queue", "subscription", "log_partition", "log", "migration"].map(|name| format!("{prefix}{name}"));
+    let first =
+        ["queue", "subscription", "log_partition", "log", "migration"].map(|name| format!("{prefix}{name}"));
     for table in all.iter().filter(|table| table.starts_with(&prefix) && !first.contains(table)) {
         run(&mut admin, &[&format!("drop table {table}")]).await;
     }
@@ -225,7 +228,11 @@ async fn a_send_larger_than_a_packet_goes_in_several_and_one_body_that_is_larger
 }
 
 /// Sends one after the other until told to stop; answers what was acknowledged and what nobody knows.
-async fn keep_sending(store: Arc<MysqlStore>, queue: Queue, stop: Arc<AtomicBool>) -> (Vec<MessageId>, usize) {
+async fn keep_sending(
+    store: Arc<MysqlStore>,
+    queue: Queue,
+    stop: Arc<AtomicBool>,
+) -> (Vec<MessageId>, usize) {
     let (mut stored, mut unknown) = (Vec::new(), 0);
     while !stop.load(Ordering::SeqCst) {
         let message = message();
@@ -311,7 +318,9 @@ async fn a_server_that_crashes_and_comes_back_loses_nothing() {
 #[tokio::test]
 async fn time_goes_on_within_a_packet() {
     let mut conn = conn(Mariadb::shared().url()).await;
-    conn.query_drop("set @before = utc_timestamp(6); do sleep(0.05); set @after = utc_timestamp(6)").await.unwrap();
+    conn.query_drop("set @before = utc_timestamp(6); do sleep(0.05); set @after = utc_timestamp(6)")
+        .await
+        .unwrap();
     let passed: Option<i64> =
         conn.query_first("select timestampdiff(microsecond, @before, @after)").await.unwrap();
     assert!(50_000 <= passed.unwrap(), "{passed:?}");

@@ -1,8 +1,8 @@
 #![doc = include_str!("front.md")]
 
-mod open;
 #[cfg(feature = "mysql")]
 pub mod mysql;
+mod open;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(doctest)]

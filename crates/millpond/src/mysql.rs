@@ -22,7 +22,8 @@ impl MysqlUnit for UnitOfWork {
     fn mysql(&mut self) -> Result<&mut mysql_async::Conn> {
         let tx = self.tx_mut().as_any().downcast_mut::<millpond_mysql::MysqlTx>();
         let other = || {
-            Error::new(Code::UnsupportedStore, "write in the job's transaction").because("not MySQL or MariaDB")
+            Error::new(Code::UnsupportedStore, "write in the job's transaction")
+                .because("not MySQL or MariaDB")
         };
         Ok(tx.ok_or_else(other)?.conn())
     }

@@ -28,7 +28,9 @@ const BANNED: &[(&str, &str)] = &[
 fn allowed(package: &str, development: bool) -> &'static [&'static str] {
     match (package, development) {
         ("millpond-engine", false) => &["millpond-core"],
-        ("millpond-sqlite" | "millpond-postgres" | "millpond-mysql" | "millpond-webhook", false) => &["millpond-core"],
+        ("millpond-sqlite" | "millpond-postgres" | "millpond-mysql" | "millpond-webhook", false) => {
+            &["millpond-core"]
+        }
         ("millpond", false) => {
             &["millpond-core", "millpond-engine", "millpond-sqlite", "millpond-postgres", "millpond-mysql"]
         }
