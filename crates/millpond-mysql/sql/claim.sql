@@ -3,8 +3,8 @@
 select exists (select 1 from millpond_pause where queue_id in (0, $1) and (until is null or until > (select $now)));
 
 -- name: lease_parts
--- The parts of a queue with their ends and cursors. A handful of rows, served by
--- log_partition_part and subscription_name; cursors by the primary key of the claims.
+-- The parts of a queue with their ends and cursors. A handful of rows.
+-- Served by log_partition_part and subscription_name; cursors by the primary key of the claims.
 select p.class, p.lane, p.id, s.id, p.next_offset,
        coalesce((select max(c.to_offset) from millpond_claim c
                  where c.subscription_id = s.id and c.`partition` = p.id), -1)
