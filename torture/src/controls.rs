@@ -2,13 +2,17 @@
 //! script without the bug must be clean, so that it is the bug that is caught and not the script.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millpond_testkit::judge::Invariant;
 use millpond_testkit::judge::history::{Event, Op, Phase};
+use millpond_testkit::proxy::{Cut, Way};
 
 use crate::Outcome;
 use crate::child::{Notice, Running};
+use crate::database::Database;
+use crate::server::Server;
 use crate::stage::{Ending, Stage};
 use crate::wire::Report;
 use crate::work::{EFFECTS, Kind, LEASE, MessageOrder, ONCE, Order, PLAIN};
@@ -27,28 +31,79 @@ const ENDLESS: Duration = Duration::from_secs(4);
 pub(crate) struct Control {
     pub(crate) name: &'static str,
     /// One of these must be broken.
-    pub(crate) caught_by: &'static [Invariant],
+    caught_by: &'static [Broken],
+    /// What it needs beside a store.
+    needs: Needs,
     script: fn(&mut Scene) -> Outcome<()>,
 }
 
+impl Control {
+    /// Whether the bug can be put into the store of a database.
+    pub(crate) fn is_for(&self, database: Database) -> bool {
+        self.needs == Needs::Store || database != Database::Sqlite
+    }
+}
+
+/// What shows a bug.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Broken {
+    /// The judge's word.
+    Judged(Invariant),
+    /// A connection is left in a transaction.
+    LeftInTransaction,
+}
+
+/// What a control needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Needs {
+    Store,
+    /// Any server.
+    Server,
+    /// A server for itself, because it is killed.
+    OwnServer,
+    /// Something between that cuts connections.
+    Proxies,
+}
+
+const I1: Broken = Broken::Judged(Invariant::I1);
+const I4: Broken = Broken::Judged(Invariant::I4);
+const I6: Broken = Broken::Judged(Invariant::I6);
+const I8: Broken = Broken::Judged(Invariant::I8);
+const I9: Broken = Broken::Judged(Invariant::I9);
+const I11: Broken = Broken::Judged(Invariant::I11);
+
+const fn control(
+    name: &'static str,
+    needs: Needs,
+    caught_by: &'static [Broken],
+    script: fn(&mut Scene) -> Outcome<()>,
+) -> Control {
+    Control { name, caught_by, needs, script }
+}
+
 /// All of them.
-pub(crate) const CONTROLS: [Control; 6] = [
-    Control { name: "ack_before_commit", caught_by: &[Invariant::I1], script: ack_before_commit },
-    Control { name: "no_fence", caught_by: &[Invariant::I8], script: no_fence },
-    Control { name: "attempt_on_failure", caught_by: &[Invariant::I11], script: attempt_on_failure },
-    Control {
-        name: "highest_claim_deleted",
-        caught_by: &[Invariant::I6, Invariant::I9],
-        script: highest_claim_deleted,
-    },
-    Control { name: "reclaim_without_cas", caught_by: &[Invariant::I9], script: reclaim_without_cas },
-    Control { name: "late_inbox_check", caught_by: &[Invariant::I4], script: late_inbox_check },
+pub(crate) const CONTROLS: [Control; 9] = [
+    control("ack_before_commit", Needs::Store, &[I1], ack_before_commit),
+    control("no_fence", Needs::Store, &[I8], no_fence),
+    control("attempt_on_failure", Needs::Store, &[I11], attempt_on_failure),
+    control("highest_claim_deleted", Needs::Store, &[I6, I9], highest_claim_deleted),
+    control("reclaim_without_cas", Needs::Store, &[I9], reclaim_without_cas),
+    control("late_inbox_check", Needs::Store, &[I4], late_inbox_check),
+    control("answer_before_flush", Needs::OwnServer, &[I1], answer_before_flush),
+    control("lost_answer_is_yes", Needs::Proxies, &[I1], lost_answer_is_yes),
+    control(
+        "dropped_begin_is_kept",
+        Needs::Server,
+        &[Broken::LeftInTransaction, I1, I4, I9],
+        dropped_begin_is_kept,
+    ),
 ];
 
 /// What became of a control.
 pub(crate) struct Tried {
     pub(crate) name: &'static str,
-    pub(crate) caught_by: Vec<Invariant>,
+    /// What was broken with the bug.
+    pub(crate) caught_by: Vec<String>,
     pub(crate) caught: bool,
     /// What the script broke without the bug, or why it could not be played.
     pub(crate) wrong: Vec<String>,
@@ -62,11 +117,11 @@ impl Tried {
 }
 
 /// Runs a control twice, with and without its bug, side by side.
-pub(crate) fn run(control: &Control, dir: &Path, seed: u64) -> Tried {
+pub(crate) fn run(control: &Control, server: &Arc<Server>, dir: &Path, seed: u64) -> Tried {
     let started = Instant::now();
     let (with, without) = std::thread::scope(|scope| {
-        let with = scope.spawn(|| broken(play(control, &dir.join("with"), seed, Some(control.name))));
-        let without = faults(play(control, &dir.join("without"), seed, None));
+        let with = scope.spawn(|| broken(play(control, server, &dir.join("with"), seed, Some(control.name))));
+        let without = faults(play(control, server, &dir.join("without"), seed, None));
         (with.join(), without)
     });
     let (caught_by, mut wrong) =
@@ -74,17 +129,21 @@ pub(crate) fn run(control: &Control, dir: &Path, seed: u64) -> Tried {
     wrong.extend(without);
     Tried {
         name: control.name,
-        caught: control.caught_by.iter().any(|invariant| caught_by.contains(invariant)),
-        caught_by,
+        caught: control.caught_by.iter().any(|broken| caught_by.contains(broken)),
+        caught_by: caught_by.iter().map(|broken| broken.to_string()).collect(),
         wrong,
         took: started.elapsed(),
     }
 }
 
 /// What was broken with the bug; or why that is not known.
-fn broken(ending: Outcome<Ending>) -> (Vec<Invariant>, Vec<String>) {
+fn broken(ending: Outcome<Ending>) -> (Vec<Broken>, Vec<String>) {
     match ending {
-        Ok(ending) => (ending.verdict.broken().map(|finding| finding.invariant).collect(), Vec::new()),
+        Ok(ending) => {
+            let judged = ending.verdict.broken().map(|finding| Broken::Judged(finding.invariant));
+            let left = (ending.left_in_transaction != 0).then_some(Broken::LeftInTransaction);
+            (judged.chain(left).collect(), Vec::new())
+        }
         Err(error) => (Vec::new(), vec![format!("with the bug: {error}")]),
     }
 }
@@ -100,8 +159,27 @@ fn faults(ending: Outcome<Ending>) -> Vec<String> {
     faults.iter().map(|fault| format!("without the bug: {fault}")).collect()
 }
 
-fn play(control: &Control, dir: &Path, seed: u64, sabotage: Option<&'static str>) -> Outcome<Ending> {
-    let stage = Stage::set(dir, seed, &["control"], sabotage)?;
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Judged(invariant) => invariant.fmt(f),
+            Self::LeftInTransaction => f.write_str("left in a transaction"),
+        }
+    }
+}
+
+fn play(
+    control: &Control,
+    server: &Arc<Server>,
+    dir: &Path,
+    seed: u64,
+    sabotage: Option<&'static str>,
+) -> Outcome<Ending> {
+    let own = (control.needs == Needs::OwnServer).then(|| Server::start(server.database()));
+    let mut stage = Stage::set(own.as_ref().unwrap_or(server), dir, seed, &["control"], sabotage)?;
+    if control.needs == Needs::Proxies {
+        stage.put_proxies()?;
+    }
     let sabotaged = sabotage.is_some();
     let mut scene =
         Scene { stage, cast: Vec::new(), seen: Vec::new(), ended: Vec::new(), batches: 0, sabotaged };
@@ -207,6 +285,50 @@ fn late_inbox_check(scene: &mut Scene) -> Outcome<()> {
     scene.drain()
 }
 
+/// The server is killed as soon as a send was answered.
+fn answer_before_flush(scene: &mut Scene) -> Outcome<()> {
+    let sender = scene.sender()?;
+    for round in 1..=3 {
+        scene.order(sender, PLAIN.name(), vec![MessageOrder::steady(5); 20])?;
+        scene.until("an answer", |events| count(events, is_answered) >= 20 * round)?;
+        scene.stage.kill_server(Duration::ZERO);
+    }
+    scene.worker(Setup::default())?;
+    scene.drain()
+}
+
+/// The connection of a sender is cut in the middle of what it says.
+fn lost_answer_is_yes(scene: &mut Scene) -> Outcome<()> {
+    let sender = scene.sender()?;
+    for round in 1..=8 {
+        scene.order(sender, PLAIN.name(), vec![MessageOrder::steady(5); 50])?;
+        // The first one opens the connections.
+        scene.until("an answer", |events| count(events, is_answered) >= 50 * round)?;
+        if let Some(proxies) = &scene.stage.proxies {
+            proxies.senders.arm(Cut { way: Way::ToServer, after: 3_000 });
+        }
+    }
+    if let Some(proxies) = &scene.stage.proxies {
+        proxies.disarm();
+    }
+    scene.worker(Setup::default())?;
+    scene.drain()
+}
+
+/// Handlers begin a transaction, write in it, and drop it.
+fn dropped_begin_is_kept(scene: &mut Scene) -> Outcome<()> {
+    scene.worker(Setup::default())?;
+    let fickle = MessageOrder { kind: Kind::Fickle, ..MessageOrder::steady(5) };
+    scene.send(EFFECTS.name(), vec![fickle; 30])?;
+    scene.until("30 handlers that run", |events| count(events, is_begun) >= 30)?;
+    // With the bug nothing that comes later is ever committed.
+    if scene.sabotaged { scene.watch(ENDLESS) } else { scene.drain() }
+}
+
+fn is_answered(event: &Event) -> bool {
+    event.op == Op::Send && event.ph != Phase::Invoke
+}
+
 fn is_begun(event: &Event) -> bool {
     (event.op, event.ph) == (Op::Effect, Phase::Invoke)
 }
@@ -249,6 +371,23 @@ impl Scene {
         }
     }
 
+    /// A sender that stays.
+    fn sender(&mut self) -> Outcome<u32> {
+        let sender = self.stage.sender()?;
+        let node = sender.node;
+        self.cast.push(sender);
+        Ok(node)
+    }
+
+    /// Has a batch sent by one that stays.
+    fn order(&mut self, node: u32, queue: &str, messages: Vec<MessageOrder>) -> Outcome<()> {
+        self.batches += 1;
+        let order =
+            Order { batch: self.batches, queue: queue.to_owned(), dedup: false, ids: Vec::new(), messages };
+        let sender = self.cast.iter_mut().find(|child| child.node == node).ok_or("no such process")?;
+        sender.tell(&order)
+    }
+
     fn member(&self, node: u32) -> Outcome<&Running> {
         Ok(self.cast.iter().find(|child| child.node == node).ok_or("no such process")?)
     }
@@ -289,7 +428,7 @@ impl Scene {
                 self.seen.extend(events.into_iter().map(|event| Event { node: Some(node), ..event }));
             }
             Some(Notice::Ended(node)) => self.ended.push(node),
-            Some(Notice::Report(_, Report::Answered { .. })) | None => {}
+            Some(Notice::Report(_, Report::Answered { .. } | Report::Dropped { .. })) | None => {}
         }
     }
 
@@ -298,7 +437,7 @@ impl Scene {
     }
 
     fn is_drained(&self) -> Outcome<bool> {
-        Ok(crate::drain::backlog(&self.stage.connection()?)? == 0)
+        Ok(crate::drain::backlog(&self.stage.reader()?)? == 0)
     }
 
     /// Waits until the backlog is worked off. Whether it was is for the judge to say.

@@ -4,11 +4,12 @@ use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use millpond_testkit::judge::history::{Event, Op, Phase};
+use millpond_testkit::proxy::{Cut, Proxy};
 
 use crate::Outcome;
 use crate::child::Running;
 use crate::plan::{Fault, Moment, SENDERS, WORKERS};
-use crate::stage::Stage;
+use crate::stage::{Proxies, Stage};
 use crate::worker::Setup;
 
 /// How long the moment of a worker's death is waited for, before it dies without.
@@ -99,12 +100,24 @@ impl<'s> Crew<'s> {
                 Ok(())
             }
             Fault::KillAll => self.kill_all(),
+            Fault::KillServer(away) => {
+                self.stage.kill_server(away);
+                Ok(())
+            }
+            Fault::CutSender(cut) => self.cut(|proxies| &proxies.senders, cut),
+            Fault::CutWorker(cut) => self.cut(|proxies| &proxies.workers, cut),
             Fault::Pause(whom, long) => {
                 let worker = &self.workers[self.awake(whom)];
                 self.paused.insert(worker.node, Instant::now() + long);
                 worker.pause()
             }
         }
+    }
+
+    fn cut(&self, which: impl Fn(&Proxies) -> &Proxy, cut: Cut) -> Outcome<()> {
+        let proxies = self.stage.proxies.as_ref().ok_or("nothing is between that could cut")?;
+        which(proxies).arm(cut);
+        Ok(())
     }
 
     /// What only the clock tells: stopped workers go on, and moments that did not come are waited for no longer.

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use millpond::sqlite::rusqlite::{Connection, Row};
 use millpond_core::view::QueueView;
 use millpond_testkit::judge::history::{Event, Op, Phase, State};
 use uuid::Uuid;
 
 use crate::Outcome;
+use crate::database::Database;
+use crate::reader::Reader;
 use crate::work::{BRIEF, has_effects};
 
 /// Bytes of a message in `runs`, and the outcome of one that is done.
@@ -88,37 +89,33 @@ impl Part {
 }
 
 /// Counts everything.
-pub(crate) fn counts(conn: &Connection) -> Outcome<Counts> {
-    let snapshot = conn.unchecked_transaction()?;
-    let mut counts = Counts::default();
-    counts.read(&snapshot)?;
-    Ok(counts)
+pub(crate) fn counts(reader: &Reader) -> Outcome<Counts> {
+    reader.at_one_moment(|| {
+        let mut counts = Counts::default();
+        counts.read(reader)?;
+        Ok(counts)
+    })
 }
 
 impl Counts {
-    fn read(&mut self, conn: &Connection) -> Outcome<()> {
-        each(conn, "select id, name from millpond_queue", |row| {
-            let queue = Queue { name: row.get(1)?, figures: BTreeMap::new() };
-            self.queues.insert(row.get(0)?, queue);
+    fn read(&mut self, reader: &Reader) -> Outcome<()> {
+        reader.each("select id, name from millpond_queue", |row| {
+            let queue = Queue { name: row.text(1)?, figures: BTreeMap::new() };
+            self.queues.insert(row.int(0)?, queue);
             Ok(())
         })?;
-        self.read_parts(conn)?;
-        self.read_claims(conn)?;
-        each(
-            conn,
-            "select queue_id, partition, from_offset, to_offset, runs from millpond_history",
-            |row| {
-                let (queue, runs): (i64, Vec<u8>) = (row.get(0)?, row.get(4)?);
-                self.add(queue, Figure::Done, done(&runs));
-                let range = (row.get::<_, u64>(2)?, row.get::<_, u64>(3)? + 1);
-                self.parts.entry(row.get(1)?).or_default().settled.insert(range);
-                Ok(())
-            },
-        )?;
+        self.read_parts(reader)?;
+        self.read_claims(reader)?;
+        let finished = "select queue_id, \"partition\", from_offset, to_offset, runs from millpond_history";
+        reader.each(finished, |row| {
+            self.add(row.int(0)?, Figure::Done, done(&row.bytes(4)?));
+            let range = (row.count(2)?, row.count(3)? + 1);
+            self.parts.entry(row.int(1)?).or_default().settled.insert(range);
+            Ok(())
+        })?;
         let waiting = "select queue_id, reason, attempt, count(*) from millpond_outbox group by 1, 2, 3";
-        each(conn, waiting, |row| {
-            let (queue, reason, attempt): (i64, String, u32) = (row.get(0)?, row.get(1)?, row.get(2)?);
-            let count = row.get(3)?;
+        reader.each(waiting, |row| {
+            let (queue, reason, attempt, count) = (row.int(0)?, row.text(1)?, row.int(2)?, row.int(3)?);
             let retrying = reason == "retry" || (attempt != 0 && reason != "snooze");
             self.add(queue, if retrying { Figure::Retrying } else { Figure::Scheduled }, count);
             // What came back has a row in the log as well.
@@ -128,53 +125,52 @@ impl Counts {
             Ok(())
         })?;
         let dead = "select queue_id, count(*) from millpond_dead_letter where redriven_as is null group by 1";
-        each(conn, dead, |row| {
-            self.add(row.get(0)?, Figure::Dead, row.get(1)?);
+        reader.each(dead, |row| {
+            self.add(row.int(0)?, Figure::Dead, row.int(1)?);
             Ok(())
         })?;
-        self.read_sent(conn)?;
+        self.read_sent(reader)?;
         let effects =
             "select q.id, sum(e.amount) from torture_effect e join millpond_queue q on q.name = e.queue
                        group by 1";
-        each(conn, effects, |row| {
-            self.add(row.get(0)?, Figure::Sum, row.get(1)?);
+        reader.each(effects, |row| {
+            self.add(row.int(0)?, Figure::Sum, row.int(1)?);
             Ok(())
         })
     }
 
-    fn read_parts(&mut self, conn: &Connection) -> Outcome<()> {
+    fn read_parts(&mut self, reader: &Reader) -> Outcome<()> {
         let parts = "select p.id, p.queue_id,
-                (select max(c.to_offset) from millpond_claim c where c.partition = p.id),
-                (select min(l.log_offset) from millpond_log l where l.partition = p.id),
-                (select max(l.log_offset) from millpond_log l where l.partition = p.id),
-                (select count(*) from millpond_log l where l.partition = p.id and l.log_offset >
-                    coalesce((select max(c.to_offset) from millpond_claim c where c.partition = p.id), -1))
+                (select max(c.to_offset) from millpond_claim c where c.\"partition\" = p.id),
+                (select min(l.log_offset) from millpond_log l where l.\"partition\" = p.id),
+                (select max(l.log_offset) from millpond_log l where l.\"partition\" = p.id),
+                (select count(*) from millpond_log l where l.\"partition\" = p.id and l.log_offset >
+                    coalesce((select max(c.to_offset) from millpond_claim c where c.\"partition\" = p.id), -1))
              from millpond_log_partition p";
-        each(conn, parts, |row| {
-            let (queue, top): (i64, Option<u64>) = (row.get(1)?, row.get(2)?);
-            let first: Option<u64> = row.get(3)?;
+        reader.each(parts, |row| {
+            let (queue, top) = (row.int(1)?, row.count_if_any(2)?);
             let part = Part {
                 queue,
                 next: top.map_or(0, |top| top + 1),
-                rows: first.zip(row.get(4)?),
+                rows: row.count_if_any(3)?.zip(row.count_if_any(4)?),
                 ..Part::default()
             };
-            self.parts.insert(row.get(0)?, part);
-            self.add(queue, Figure::Ready, row.get(5)?);
+            self.parts.insert(row.int(0)?, part);
+            self.add(queue, Figure::Ready, row.int(5)?);
             Ok(())
         })
     }
 
-    fn read_claims(&mut self, conn: &Connection) -> Outcome<()> {
-        let claims = "select partition, from_offset, to_offset, done, runs from millpond_claim
+    fn read_claims(&mut self, reader: &Reader) -> Outcome<()> {
+        let claims = "select \"partition\", from_offset, to_offset, done, runs from millpond_claim
                       where token is not null";
-        each(conn, claims, |row| {
-            let (from, to): (u64, u64) = (row.get(1)?, row.get(2)?);
-            let (bits, runs): (Vec<u8>, Vec<u8>) = (row.get(3)?, row.get(4)?);
-            let part = self.parts.entry(row.get(0)?).or_default();
+        reader.each(claims, |row| {
+            let (from, to) = (row.count(1)?, row.count(2)?);
+            let (bits, runs) = (row.bytes(3)?, row.bytes(4)?);
+            let part = self.parts.entry(row.int(0)?).or_default();
             let mut unsettled = 0;
-            for (offset, place) in (from..=to).zip(0_usize..) {
-                if bits.get(place / 8).is_some_and(|byte| byte >> (place % 8) & 1 == 1) {
+            for offset in from..=to {
+                if is_done(reader.database(), &bits, from, to, offset) {
                     part.settled.insert((offset, offset + 1));
                 } else {
                     part.held.insert(offset);
@@ -189,20 +185,28 @@ impl Counts {
     }
 
     /// Messages that were ever stored: by their ids, where nothing is deleted.
-    fn read_sent(&mut self, conn: &Connection) -> Outcome<()> {
+    fn read_sent(&mut self, reader: &Reader) -> Outcome<()> {
         let ids = "select p.queue_id, count(distinct l.message_id) from millpond_log l
-                   join millpond_log_partition p on p.id = l.partition group by 1";
-        each(conn, ids, |row| {
-            let queue = row.get(0)?;
+                   join millpond_log_partition p on p.id = l.\"partition\" group by 1";
+        reader.each(ids, |row| {
+            let queue = row.int(0)?;
             if !self.is_brief(queue) {
-                self.add(queue, Figure::Sent, row.get(1)?);
+                self.add(queue, Figure::Sent, row.int(1)?);
             }
             Ok(())
         })?;
-        each(conn, "select queue_id, sum(sent) from millpond_stat group by 1", |row| {
-            let queue = row.get(0)?;
+        let counted = match reader.database() {
+            Database::Sqlite => "select queue_id, sum(sent) from millpond_stat group by 1",
+            // What upkeep has not summed yet is beside it.
+            Database::Postgres | Database::Mysql => {
+                "select s.queue_id, sum(s.sent) from (select queue_id, sent from millpond_stat
+                     union all select queue_id, sent from millpond_stat_delta) s group by 1"
+            }
+        };
+        reader.each(counted, |row| {
+            let queue = row.int(0)?;
             if self.is_brief(queue) {
-                self.add(queue, Figure::Sent, row.get(1)?);
+                self.add(queue, Figure::Sent, row.int(1)?);
             }
             Ok(())
         })
@@ -282,53 +286,60 @@ impl Queue {
 }
 
 /// Messages that are neither done nor dead.
-pub(crate) fn backlog(conn: &Connection) -> Outcome<i64> {
-    let left = "select (select count(*) from millpond_outbox)
-                     + (select count(*) from millpond_claim where token is not null)
-                     + (select count(*) from millpond_log_partition p where exists (
-                            select 1 from millpond_log l where l.partition = p.id and l.log_offset >
-                                coalesce((select max(c.to_offset) from millpond_claim c
-                                          where c.partition = p.id), -1)))";
-    Ok(conn.prepare_cached(left)?.query_row([], |row| row.get(0))?)
+pub(crate) fn backlog(reader: &Reader) -> Outcome<i64> {
+    reader.number(
+        "select (select count(*) from millpond_outbox)
+              + (select count(*) from millpond_claim where token is not null)
+              + (select count(*) from millpond_log_partition p where exists (
+                     select 1 from millpond_log l where l.\"partition\" = p.id and l.log_offset >
+                         coalesce((select max(c.to_offset) from millpond_claim c
+                                   where c.\"partition\" = p.id), -1)))",
+    )
 }
 
 /// What the business table, the dead letters and the finished claims say at the end.
-pub(crate) fn remains(conn: &Connection) -> Outcome<Vec<Event>> {
+pub(crate) fn remains(reader: &Reader) -> Outcome<Vec<Event>> {
     let mut events = Vec::new();
-    each(conn, "select message_id, queue, amount from torture_effect", |row| {
-        let (id, queue, val) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        events.push(Event { id: Some(id), queue: Some(queue), val: Some(val), ..line(Op::Table) });
+    reader.each("select message_id, queue, amount from torture_effect", |row| {
+        let (id, queue, val) = (Some(row.id(0)?), Some(row.text(1)?), Some(row.int(2)?));
+        events.push(Event { id, queue, val, ..line(Op::Table) });
         Ok(())
     })?;
     let dead = "select d.message_id, q.name, d.reason, d.attempt from millpond_dead_letter d
                 join millpond_queue q on q.id = d.queue_id where d.redriven_as is null";
-    each(conn, dead, |row| {
-        let (id, queue, reason) = (Some(row.get(0)?), Some(row.get(1)?), Some(row.get(2)?));
-        events.push(Event { id, queue, reason, attempt: Some(row.get(3)?), ..line(Op::Dead) });
+    reader.each(dead, |row| {
+        let (id, queue, reason) = (Some(row.id(0)?), Some(row.text(1)?), Some(row.text(2)?));
+        events.push(Event { id, queue, reason, attempt: u32::try_from(row.int(3)?).ok(), ..line(Op::Dead) });
         Ok(())
     })?;
-    let claims = "select q.name, h.partition, h.from_offset, h.to_offset from millpond_history h
+    let claims = "select q.name, h.\"partition\", h.from_offset, h.to_offset from millpond_history h
                   join millpond_queue q on q.id = h.queue_id";
-    each(conn, claims, |row| {
-        let (queue, part, off, to) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get::<_, u64>(3)? + 1);
-        let (queue, part, off, to) = (Some(queue), Some(part), Some(off), Some(to));
+    reader.each(claims, |row| {
+        let (queue, part) = (Some(row.text(0)?), u32::try_from(row.int(1)?).ok());
+        let (off, to) = (Some(row.count(2)?), Some(row.count(3)? + 1));
         events.push(Event { queue, part, off, to, ph: Phase::Info, ..line(Op::Cursor) });
         Ok(())
     })?;
     Ok(events)
 }
 
-/// What is wrong with the file, and messages that a repeat has stored again.
-pub(crate) fn integrity(conn: &Connection) -> Outcome<Vec<String>> {
+/// What is wrong with the database, and messages that a repeat has stored again.
+pub(crate) fn integrity(reader: &Reader) -> Outcome<Vec<String>> {
     let mut faults = Vec::new();
-    let check: String = conn.query_row("pragma integrity_check(1)", [], |row| row.get(0))?;
-    if check != "ok" {
-        faults.push(format!("integrity check: {check}"));
+    if reader.database() == Database::Sqlite {
+        reader.each("pragma integrity_check(1)", |row| {
+            let check = row.text(0)?;
+            if check != "ok" {
+                faults.push(format!("integrity check: {check}"));
+            }
+            Ok(())
+        })?;
     }
-    let twice = "select count(*) from (select 1 from millpond_log l
-                     join millpond_log_partition p on p.id = l.partition
-                     where p.lane = 0 group by l.message_id having count(*) > 1)";
-    let twice: i64 = conn.query_row(twice, [], |row| row.get(0))?;
+    let twice = reader.number(
+        "select count(*) from (select l.message_id from millpond_log l
+             join millpond_log_partition p on p.id = l.\"partition\"
+             where p.lane = 0 group by l.message_id having count(*) > 1) t",
+    )?;
     if twice != 0 {
         faults.push(format!("{twice} messages were stored twice"));
     }
@@ -337,10 +348,10 @@ pub(crate) fn integrity(conn: &Connection) -> Outcome<Vec<String>> {
 
 /// How many batches, of which nobody knows whether they are stored, are stored in part. Batches of a queue whose
 /// messages are deleted soon cannot be looked at any more.
-pub(crate) fn torn(conn: &Connection, batches: &[(String, Vec<Uuid>)]) -> Outcome<usize> {
+pub(crate) fn torn(reader: &Reader, batches: &[(String, Vec<Uuid>)]) -> Outcome<usize> {
     let mut stored = HashSet::new();
-    each(conn, "select message_id from millpond_log", |row| {
-        stored.insert(row.get::<_, Uuid>(0)?);
+    reader.each("select message_id from millpond_log", |row| {
+        stored.insert(row.id(0)?);
         Ok(())
     })?;
     let is_torn = |ids: &Vec<Uuid>| {
@@ -350,23 +361,22 @@ pub(crate) fn torn(conn: &Connection, batches: &[(String, Vec<Uuid>)]) -> Outcom
     Ok(batches.iter().filter(|(queue, ids)| queue != BRIEF.name() && is_torn(ids)).count())
 }
 
+/// Whether a claim's done set has an offset. SQLite counts from the lowest one up, the first bit lowest in its byte; the
+/// servers count from the highest one down, the first bit highest.
+fn is_done(database: Database, bits: &[u8], from: u64, to: u64, offset: u64) -> bool {
+    let (place, is_highest_first) = match database {
+        Database::Sqlite => (offset - from, false),
+        Database::Postgres | Database::Mysql => (to - offset, true),
+    };
+    let (byte, bit) = ((place / 8) as usize, place % 8);
+    let mask = if is_highest_first { 0x80_u8 >> bit } else { 1_u8 << bit };
+    bits.get(byte).is_some_and(|byte| byte & mask != 0)
+}
+
 fn done(runs: &[u8]) -> i64 {
     runs.chunks_exact(RUN_BYTES).map(|run| i64::from(run[0] == RUN_DONE)).sum()
 }
 
 fn line(op: Op) -> Event {
     Event::new(0, op, Phase::Ok)
-}
-
-fn each(
-    conn: &Connection,
-    statement: &str,
-    mut take: impl FnMut(&Row<'_>) -> millpond::sqlite::rusqlite::Result<()>,
-) -> Outcome<()> {
-    let mut statement = conn.prepare(statement)?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        take(row)?;
-    }
-    Ok(())
 }

@@ -1,20 +1,26 @@
 //! Crash tests of Millpond with real processes.
 //!
-//! Senders and workers run under load and are killed with `kill -9` or stopped past their lease; what they
-//! reported is written into a history, which the judge reads at the end. A seed gives the same faults at the same
-//! moments. Known bugs are switched on one by one: each must be caught.
+//! Senders and workers run under load and are killed with `kill -9` or stopped past their lease; the server is killed
+//! and started again, connections are cut, calls are given up. What the processes reported is written into a history,
+//! which the judge reads at the end. A seed gives the same faults at the same moments. Known bugs are switched on one by
+//! one: each must be caught.
 
 mod child;
 mod chronicle;
 mod controls;
 mod crew;
+mod database;
 mod dice;
 mod drain;
+mod dropper;
+mod drops;
 mod parent;
 mod plan;
+mod reader;
 mod recorded;
 mod report;
 mod sender;
+mod server;
 mod stage;
 mod stalls;
 mod wire;
@@ -24,14 +30,17 @@ mod worker;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 use crate::controls::{CONTROLS, Control, Tried};
+use crate::database::Database;
 use crate::plan::Plan;
 use crate::report::Results;
+use crate::server::Server;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -46,6 +55,10 @@ struct Cli {
 enum Role {
     /// Tortures a SQLite store in a directory of its own.
     Sqlite(Args),
+    /// Tortures a store on a Postgres server that is started for it.
+    Postgres(Args),
+    /// Tortures a store on a MariaDB server that is started for it.
+    Mysql(Args),
     /// Started by the parent.
     #[command(hide = true)]
     Sender {
@@ -60,6 +73,16 @@ enum Role {
         #[command(flatten)]
         setup: worker::Setup,
     },
+    /// Started by the parent.
+    #[command(hide = true)]
+    Dropper {
+        #[arg(long)]
+        url: String,
+        #[arg(long)]
+        calls: u64,
+        #[arg(long)]
+        seed: u64,
+    },
 }
 
 #[derive(clap::Args)]
@@ -70,6 +93,15 @@ struct Args {
     /// How often something is killed.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=100_000))]
     kills: u64,
+    /// How often the server is killed with all its processes, and started again.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=10_000))]
+    server_kills: u64,
+    /// How many connections are cut after a random byte.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    cuts: u64,
+    /// How many calls are made in a run of its own of which most are given up.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=10_000_000))]
+    drops: u64,
     /// The same seed gives the same faults at the same moments.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -91,7 +123,10 @@ struct Args {
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().role {
-        Role::Sqlite(args) => torture(&args),
+        Role::Sqlite(args) => torture(Database::Sqlite, &args),
+        Role::Postgres(args) => torture(Database::Postgres, &args),
+        Role::Mysql(args) => torture(Database::Mysql, &args),
+        Role::Dropper { url, calls, seed } => child(|| dropper::run(&url, calls, seed)),
         Role::Sender { url } => child(|| sender::run(&url)),
         Role::Worker { url, setup } => child(|| worker::run(&url, setup)),
     };
@@ -126,24 +161,27 @@ fn die_with_parent() -> Outcome<()> {
     Ok(())
 }
 
-fn torture(args: &Args) -> Outcome<bool> {
+fn torture(database: Database, args: &Args) -> Outcome<bool> {
     let started = Instant::now();
-    let plan = Plan { seed: args.seed, messages: args.messages, kills: args.kills };
+    let &Args { seed, messages, kills, server_kills, cuts, drops, .. } = args;
+    if database == Database::Sqlite && server_kills + cuts + drops != 0 {
+        return Err("SQLite has no server to kill and no connections to cut".into());
+    }
+    let plan = Plan { seed, messages, kills, server_kills, cuts, drops };
     let mut temporary = None;
     let dir = match &args.out {
         Some(dir) => std::path::absolute(dir)?,
         None => temporary.insert(tempfile::tempdir()?).path().to_owned(),
     };
-    let mut results = run(args, plan, &dir);
+    let mut results = run(database, args, plan, &dir);
     results.took = started.elapsed();
     let good = results.good();
     results.print();
     if !good {
-        let Plan { seed, messages, kills } = plan;
-        println!("broken. Again: torture sqlite --messages {messages} --kills {kills} --seed {seed}");
+        println!("broken. Again: torture {} {}", database.name(), plan.line());
         println!("faults: {:?}", plan.faults());
         let kept = temporary.map_or(dir, tempfile::TempDir::keep);
-        println!("store and histories: {}", kept.display());
+        println!("histories: {}", kept.display());
     }
     if args.json {
         println!("{}", results.json());
@@ -151,21 +189,44 @@ fn torture(args: &Args) -> Outcome<bool> {
     Ok(good)
 }
 
-fn run(args: &Args, plan: Plan, dir: &Path) -> Results {
-    let commit = stage::commit();
-    let ending = args.only.is_none().then(|| parent::run(&dir.join("run"), plan));
-    let chosen =
-        |control: &&Control| !args.no_controls && args.only.as_ref().is_none_or(|only| only == control.name);
-    let tried = try_all(CONTROLS.iter().filter(chosen), dir, plan.seed);
-    Results { plan, commit, ending, tried, took: Duration::ZERO }
+fn run(database: Database, args: &Args, plan: Plan, dir: &Path) -> Results {
+    let (commit, server) = (stage::commit(), Server::start(database));
+    let whole = args.only.is_none();
+    let chosen = |control: &&Control| {
+        control.is_for(database)
+            && !args.no_controls
+            && args.only.as_ref().is_none_or(|only| only == control.name)
+    };
+    // Side by side: processes wait for leases to end most of the time. A server that is killed is not shared.
+    let (ending, dropped, tried) = std::thread::scope(|scope| {
+        let main = whole.then(|| {
+            scope.spawn(|| {
+                let own = if plan.server_kills == 0 { Arc::clone(&server) } else { Server::start(database) };
+                parent::run(&own, &dir.join("run"), plan)
+            })
+        });
+        let drops =
+            (whole && plan.drops != 0).then(|| scope.spawn(|| drops::run(&server, &dir.join("drops"), plan)));
+        let tried = try_all(&server, CONTROLS.iter().filter(chosen), dir, plan.seed);
+        let panicked = |_| Err("its thread panicked".into());
+        let end = |run: std::thread::ScopedJoinHandle<'_, Outcome<_>>| run.join().unwrap_or_else(panicked);
+        (main.map(end), drops.map(end), tried)
+    });
+    let version = server.version();
+    Results { plan, commit, server: version, ending, dropped, tried, took: Duration::ZERO }
 }
 
 /// Runs the controls side by side: they wait for leases to end most of the time.
-fn try_all<'c>(controls: impl Iterator<Item = &'c Control>, dir: &Path, seed: u64) -> Vec<Tried> {
+fn try_all<'c>(
+    server: &Arc<Server>,
+    controls: impl Iterator<Item = &'c Control>,
+    dir: &Path,
+    seed: u64,
+) -> Vec<Tried> {
     std::thread::scope(|scope| {
         let begin = |control: &'c Control| {
             let dir = dir.join(control.name);
-            scope.spawn(move || controls::run(control, &dir, seed))
+            scope.spawn(move || controls::run(control, server, &dir, seed))
         };
         let begun: Vec<_> = controls.map(begin).collect();
         begun.into_iter().map(|control| control.join().expect("a control catches its own failures")).collect()

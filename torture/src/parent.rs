@@ -3,9 +3,9 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millpond::sqlite::rusqlite::Connection;
 use millpond_testkit::judge::history::{Event, Op, Phase};
 use uuid::Uuid;
 
@@ -13,7 +13,9 @@ use crate::Outcome;
 use crate::child::Notice;
 use crate::crew::Crew;
 use crate::drain;
-use crate::plan::{Plan, Planned, SENDERS};
+use crate::plan::{Fault, Plan, Planned, SENDERS};
+use crate::reader::Reader;
+use crate::server::Server;
 use crate::stage::{Ending, Stage};
 use crate::wire::Report;
 use crate::work::Order;
@@ -31,8 +33,11 @@ const DRAIN_LIMIT_PER_THOUSAND: Duration = Duration::from_secs(2);
 const LOAD_SLOWER_MAX: u32 = 4;
 
 /// Runs it in `dir`.
-pub(crate) fn run(dir: &Path, plan: Plan) -> Outcome<Ending> {
-    let stage = Stage::set(dir, plan.seed, &["F01", "F02", "F04", "F06", "F12"], None)?;
+pub(crate) fn run(server: &Arc<Server>, dir: &Path, plan: Plan) -> Outcome<Ending> {
+    let mut stage = Stage::set(server, dir, plan.seed, &["F01", "F02", "F04", "F06", "F08", "F12"], None)?;
+    if plan.cuts != 0 {
+        stage.put_proxies()?;
+    }
     let mut parent = Parent::start(&stage, plan)?;
     parent.load()?;
     let drained = parent.drain()?;
@@ -41,7 +46,7 @@ pub(crate) fn run(dir: &Path, plan: Plan) -> Outcome<Ending> {
     if !drained {
         ending.faults.push("the backlog was not worked off in time".to_owned());
     }
-    let torn = torn + drain::torn(&stage.connection()?, &uncertain)?;
+    let torn = torn + drain::torn(&stage.reader()?, &uncertain)?;
     if torn != 0 {
         ending.faults.push(format!("{torn} batches were stored in part"));
     }
@@ -70,7 +75,7 @@ struct Parent<'s> {
     uncertain: Vec<(String, Vec<Uuid>)>,
     /// Batches that were stored in part, by the answer to a repeat.
     torn: usize,
-    counting: Connection,
+    counting: Reader,
     checkpoint_at: Instant,
 }
 
@@ -90,7 +95,7 @@ impl<'s> Parent<'s> {
             answered: 0,
             uncertain: Vec::new(),
             torn: 0,
-            counting: stage.connection()?,
+            counting: stage.reader()?,
             checkpoint_at: started + CHECKPOINT_EVERY,
         })
     }
@@ -112,6 +117,9 @@ impl<'s> Parent<'s> {
                 self.checkpoint_at = Instant::now() + CHECKPOINT_EVERY;
                 self.tell_progress();
             }
+        }
+        if let Some(proxies) = &self.stage.proxies {
+            proxies.disarm();
         }
         self.crew.resume_all()
     }
@@ -138,6 +146,7 @@ impl<'s> Parent<'s> {
                 self.answered(node, stored);
                 Ok(())
             }
+            Notice::Report(_, Report::Dropped { .. }) => Ok(()),
             // Its order is given to another.
             Notice::Ended(node) => {
                 if let Some(assigned) = self.assigned.remove(&node) {
@@ -212,6 +221,9 @@ impl<'s> Parent<'s> {
             }
             self.faults.pop_front();
             self.crew.cause(planned.fault)?;
+            if matches!(planned.fault, Fault::KillServer(_)) {
+                self.counting = self.stage.reader()?;
+            }
         }
         self.crew.watch()
     }

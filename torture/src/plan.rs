@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use millpond_testkit::proxy::{Cut, Way};
+
 use crate::dice::Dice;
 use crate::work::{BRIEF, EFFECTS, Kind, MessageOrder, Order, PLAIN};
 
@@ -12,6 +14,10 @@ const BATCH: u64 = 50;
 
 /// The mean time from one kill to the next.
 const KILL_EVERY: Duration = Duration::from_millis(1_600);
+
+/// The same for the server, which takes a while to come back, and for connections.
+const SERVER_KILL_EVERY: Duration = Duration::from_millis(5_000);
+const CUT_EVERY: Duration = Duration::from_millis(120);
 
 /// One in so many messages kills its worker; at least two and at most eight of a run do.
 const MESSAGES_PER_KILLER: u64 = 12_500;
@@ -25,6 +31,12 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) messages: u64,
     pub(crate) kills: u64,
+    /// How often the server is killed with all its processes.
+    pub(crate) server_kills: u64,
+    /// How many connections are cut.
+    pub(crate) cuts: u64,
+    /// How many calls are made of which many are given up.
+    pub(crate) drops: u64,
 }
 
 /// Something that is done to a process, or to all.
@@ -37,6 +49,11 @@ pub(crate) enum Fault {
     KillAll,
     /// A worker is stopped for longer than its lease, and goes on.
     Pause(usize, Duration),
+    /// The server is started again after so long.
+    KillServer(Duration),
+    /// A connection of a sender is cut, or one of a worker.
+    CutSender(Cut),
+    CutWorker(Cut),
 }
 
 /// What a worker has just reported when it dies. Chance alone finds wide windows only.
@@ -65,14 +82,27 @@ pub(crate) struct Planned {
 
 impl Planned {
     pub(crate) fn is_kill(&self) -> bool {
-        !matches!(self.fault, Fault::Pause(..))
+        !matches!(
+            self.fault,
+            Fault::Pause(..) | Fault::KillServer(_) | Fault::CutSender(_) | Fault::CutWorker(_)
+        )
     }
 }
 
 impl Plan {
+    /// The arguments that give the same run.
+    pub(crate) fn line(&self) -> String {
+        let Self { seed, messages, kills, server_kills, cuts, drops } = self;
+        format!(
+            "--messages {messages} --kills {kills} --server-kills {server_kills} --cuts {cuts} --drops {drops} --seed {seed}"
+        )
+    }
+
     /// How long messages are sent: as long as processes are killed.
     pub(crate) fn load(&self) -> Duration {
-        KILL_EVERY * u32::try_from(self.kills.max(2)).unwrap_or(u32::MAX)
+        let times = |every: Duration, count: u64| every * u32::try_from(count).unwrap_or(u32::MAX);
+        let others = times(SERVER_KILL_EVERY, self.server_kills).max(times(CUT_EVERY, self.cuts));
+        times(KILL_EVERY, self.kills.max(2)).max(others)
     }
 
     pub(crate) fn batches(&self) -> u64 {
@@ -88,6 +118,8 @@ impl Plan {
     pub(crate) fn faults(&self) -> Vec<Planned> {
         let mut faults: Vec<_> = (0..self.kills).map(|number| self.kill(number)).collect();
         faults.extend((0..self.kills.div_ceil(KILLS_PER_PAUSE)).map(|number| self.pause(number)));
+        faults.extend((0..self.server_kills).map(|number| self.server_kill(number)));
+        faults.extend((0..self.cuts).map(|number| self.cut(number)));
         faults.sort_by_key(|planned| planned.at);
         faults
     }
@@ -114,6 +146,29 @@ impl Plan {
         let at = self.load().mul_f64(dice.between(0, 900) as f64 / 1_000.0);
         let long = Duration::from_millis(dice.between(2_500, 5_000));
         Planned { at, fault: Fault::Pause(dice.between(0, 1_000) as usize, long) }
+    }
+
+    fn server_kill(&self, number: u64) -> Planned {
+        let mut dice = Dice::of(self.seed, 4, number);
+        let share = (number as f64 + dice.between(0, 1_000) as f64 / 1_000.0) / self.server_kills as f64;
+        // Now and then it stays away for longer than a lease.
+        let away = if dice.chance(100) { dice.between(2_500, 4_000) } else { dice.between(0, 300) };
+        Planned { at: self.load().mul_f64(share), fault: Fault::KillServer(Duration::from_millis(away)) }
+    }
+
+    fn cut(&self, number: u64) -> Planned {
+        let mut dice = Dice::of(self.seed, 5, number);
+        let share = (number as f64 + dice.between(0, 1_000) as f64 / 1_000.0) / self.cuts as f64;
+        let way = if dice.chance(500) { Way::ToServer } else { Way::ToClient };
+        // From the first byte of an answer to the middle of a batch.
+        let after = match dice.between(0, 10) {
+            0..=3 => dice.between(0, 40),
+            4..=7 => dice.between(0, 600),
+            _ => dice.between(0, 20_000),
+        };
+        let cut = Cut { way, after };
+        let fault = if dice.chance(600) { Fault::CutSender(cut) } else { Fault::CutWorker(cut) };
+        Planned { at: self.load().mul_f64(share), fault }
     }
 
     /// What is in a batch.
@@ -151,6 +206,7 @@ fn message(dice: &mut Dice) -> MessageOrder {
         0..=29 => Kind::Shaky,
         30..=49 => Kind::Sleepy,
         50..=53 => Kind::Doomed,
+        54..=63 => Kind::Fickle,
         _ => Kind::Steady,
     };
     let amount = dice.between(1, 1_000) as i64;
@@ -164,7 +220,7 @@ fn message(dice: &mut Dice) -> MessageOrder {
 mod tests {
     use super::*;
 
-    const PLAN: Plan = Plan { seed: 42, messages: 5_020, kills: 40 };
+    const PLAN: Plan = Plan { seed: 42, messages: 5_020, kills: 40, server_kills: 3, cuts: 20, drops: 0 };
 
     #[test]
     fn a_seed_gives_the_same_run() {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::Outcome;
 use crate::controls::Tried;
 use crate::plan::Plan;
-use crate::stage::{Ending, server};
+use crate::stage::Ending;
 
 /// Fewer rounds bound nothing: 3/n is most of the whole.
 const BOUND_FROM: u64 = 4;
@@ -18,8 +18,12 @@ pub(crate) struct Results {
     pub(crate) plan: Plan,
     /// What was run.
     pub(crate) commit: String,
+    /// What it was run on.
+    pub(crate) server: String,
     /// `None`: only controls were run.
     pub(crate) ending: Option<Outcome<Ending>>,
+    /// The run of calls that are given up, if there is one.
+    pub(crate) dropped: Option<Outcome<Ending>>,
     pub(crate) tried: Vec<Tried>,
     pub(crate) took: Duration,
 }
@@ -33,6 +37,10 @@ struct Summary {
     sent: u64,
     messages: u64,
     kills: u64,
+    server_kills: u64,
+    cuts: u64,
+    drops: u64,
+    left_in_transaction: u64,
     redelivered: u64,
     unfinished: bool,
     sabotage_caught: usize,
@@ -46,15 +54,18 @@ impl Results {
     /// Whether everything held and every control was caught.
     pub(crate) fn good(&self) -> bool {
         let held = |ending: &Outcome<Ending>| ending.as_ref().is_ok_and(Ending::good);
-        self.ending.as_ref().is_none_or(held) && self.tried.iter().all(Tried::good)
+        self.ending.as_ref().is_none_or(held)
+            && self.dropped.as_ref().is_none_or(held)
+            && self.tried.iter().all(Tried::good)
     }
 
     pub(crate) fn print(&self) {
-        println!("{} at {}, seed {}", server(), self.commit, self.plan.seed);
-        match &self.ending {
-            Some(Ok(ending)) => print_run(ending),
-            Some(Err(error)) => println!("the run could not be finished: {error}"),
-            None => {}
+        println!("{} at {}, seed {}", self.server, self.commit, self.plan.seed);
+        for ending in self.runs() {
+            match ending {
+                Ok(ending) => print_run(ending),
+                Err(error) => println!("the run could not be finished: {error}"),
+            }
         }
         for tried in &self.tried {
             print_control(tried);
@@ -62,28 +73,46 @@ impl Results {
         println!("took {:.0?}", self.took);
     }
 
+    fn runs(&self) -> impl Iterator<Item = &Outcome<Ending>> {
+        self.ending.iter().chain(&self.dropped)
+    }
+
     pub(crate) fn json(&self) -> String {
-        let verdict = self.ending.as_ref().map(|ending| ending.as_ref().map(|ending| &ending.verdict));
-        let counters = match verdict {
-            Some(Ok(verdict)) => verdict.counters.clone(),
-            Some(Err(_)) => Counters { unfinished: true, ..Counters::default() },
-            None => Counters::default(),
+        let mut sum = Counters::default();
+        for run in self.runs() {
+            let counters = match run {
+                Ok(ending) => ending.verdict.counters.clone(),
+                Err(_) => Counters { unfinished: true, ..Counters::default() },
+            };
+            sum.sent += counters.sent;
+            sum.lost += counters.lost;
+            sum.double_effects += counters.double_effects;
+            sum.redelivered += counters.redelivered;
+            sum.kills += counters.kills;
+            sum.unfinished |= counters.unfinished;
+        }
+        let Counters { sent, lost, double_effects, redelivered, kills, unfinished } = sum;
+        let of_all = |what: fn(&Ending) -> u64| -> u64 {
+            self.runs().filter_map(|run| run.as_ref().ok()).map(what).sum()
         };
-        let Counters { sent, lost, double_effects, redelivered, kills, unfinished } = counters;
         let summary = Summary {
             lost,
             double_effects,
-            order_violations: verdict.and_then(Result::ok).map_or(0, out_of_order),
+            order_violations: of_all(|ending| out_of_order(&ending.verdict)),
             sent,
             messages: sent,
             kills,
+            server_kills: of_all(|ending| ending.server_kills),
+            cuts: of_all(|ending| ending.cuts),
+            drops: of_all(|ending| ending.drops),
+            left_in_transaction: of_all(|ending| ending.left_in_transaction),
             redelivered,
             unfinished,
             sabotage_caught: self.tried.iter().filter(|tried| tried.good()).count(),
             sabotage_total: self.tried.len(),
             seed: self.plan.seed,
             commit: self.commit.clone(),
-            server: server(),
+            server: self.server.clone(),
         };
         serde_json::to_string(&summary).unwrap_or_default()
     }
@@ -102,6 +131,12 @@ fn print_run(ending: &Ending) {
     for fault in &ending.faults {
         println!("wrong: {fault}");
     }
+    let Ending { server_kills, cuts, drops, .. } = ending;
+    if server_kills + cuts + drops != 0 {
+        println!(
+            "the server was killed {server_kills} times, {cuts} connections were cut, {drops} calls given up"
+        );
+    }
     let Counters { sent, lost, double_effects, redelivered, kills, .. } = &ending.verdict.counters;
     println!(
         "{lost} lost of {sent} over {kills} kills, {double_effects} double effects, {redelivered} redelivered"
@@ -118,7 +153,7 @@ fn print_run(ending: &Ending) {
 
 fn print_control(tried: &Tried) {
     let Tried { name, caught, caught_by, wrong, took } = tried;
-    let by: Vec<String> = caught_by.iter().map(ToString::to_string).collect();
+    let by = caught_by.clone();
     let by = if by.is_empty() { "nothing".to_owned() } else { by.join(", ") };
     let said = if *caught { "caught" } else { "NOT CAUGHT" };
     println!("control {name}: {said}, broken: {by}, in {took:.0?}");

@@ -3,20 +3,26 @@
 //! It makes the ids itself and reports them before it calls the store, so that a batch whose sender was killed is
 //! known.
 
+use std::collections::HashMap;
 use std::io::BufRead;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use millpond::sqlite::{Options, SqliteStore};
-use millpond::{Due, IdSource, Stored};
+use millpond::{Due, IdSource, Store, Stored};
 use millpond_core::error::{Code, Error, ErrorKind, Result};
 use millpond_core::message::{Dedup, MessageId, NewMessage};
-use millpond_core::store::{Admin as _, Log as _, QueueId};
+use millpond_core::store::QueueId;
 use millpond_testkit::judge::history::{Event, Op, Phase};
 
+use crate::database::{is_away, open_patiently};
 use crate::wire::{Report, Reporter};
 use crate::work::{MessageOrder, Order, Work};
 
 const DEDUP_WINDOW: Duration = Duration::from_secs(3_600);
+
+/// How long a queue is asked for while the server is away.
+const LOOK_LIMIT: Duration = Duration::from_secs(60);
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// The priority class of a message that names none.
 const CLASS: u8 = millpond_core::queue::CLASS_DEFAULT;
@@ -25,9 +31,10 @@ const CLASS: u8 = millpond_core::queue::CLASS_DEFAULT;
 pub(crate) fn run(url: &str) -> Result<()> {
     let failed = |error: std::io::Error| Error::new(Code::Internal, "start a sender").because(error);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-    let sender = Sender {
-        store: SqliteStore::open(url, Options::default())?,
+    let mut sender = Sender {
+        store: runtime.block_on(open_patiently(url))?,
         ids: IdSource::new(),
+        queues: HashMap::new(),
         reporter: Reporter::default(),
     };
     for line in std::io::stdin().lock().lines() {
@@ -41,13 +48,15 @@ pub(crate) fn run(url: &str) -> Result<()> {
 }
 
 struct Sender {
-    store: SqliteStore,
+    store: Arc<dyn Store>,
     ids: IdSource,
+    /// Looked up once, so that a send is nothing but a send.
+    queues: HashMap<String, QueueId>,
     reporter: Reporter,
 }
 
 impl Sender {
-    async fn obey(&self, order: Order) -> Result<()> {
+    async fn obey(&mut self, order: Order) -> Result<()> {
         let ids = if order.ids.is_empty() {
             self.ids.ids(order.messages.len())?
         } else {
@@ -69,12 +78,28 @@ impl Sender {
         Ok(())
     }
 
-    async fn queue(&self, name: &str) -> Result<QueueId> {
-        let found = self.store.queue(name.to_owned()).await?;
-        found
-            .map(|queue| queue.id)
-            .ok_or_else(|| Error::new(Code::UnknownQueue, format!("look up queue `{name}`")))
+    async fn queue(&mut self, name: &str) -> Result<QueueId> {
+        if let Some(known) = self.queues.get(name) {
+            return Ok(*known);
+        }
+        let queue = look_up(&*self.store, name).await?;
+        self.queues.insert(name.to_owned(), queue);
+        Ok(queue)
     }
+}
+
+/// Looks a queue up; a server that is away is waited for.
+pub(crate) async fn look_up(store: &dyn Store, name: &str) -> Result<QueueId> {
+    let until = Instant::now() + LOOK_LIMIT;
+    let found = loop {
+        match store.queue(name.to_owned()).await {
+            Err(error) if is_away(&error) && Instant::now() < until => tokio::time::sleep(LOOK_AGAIN).await,
+            found => break found?,
+        }
+    };
+    found
+        .map(|queue| queue.id)
+        .ok_or_else(|| Error::new(Code::UnknownQueue, format!("look up queue `{name}`")))
 }
 
 /// A batch is new as a whole, or was stored before as a whole, under the same ids.
@@ -84,7 +109,7 @@ fn is_torn(stored: &[Stored], ids: &[MessageId]) -> bool {
     !all_new && !stored.iter().zip(ids).all(known)
 }
 
-fn messages(order: &Order, ids: &[MessageId]) -> Result<Vec<NewMessage>> {
+pub(crate) fn messages(order: &Order, ids: &[MessageId]) -> Result<Vec<NewMessage>> {
     let places = 0_u32..;
     let message = |((message, id), place): ((&MessageOrder, &MessageId), u32)| {
         let work = Work::new(id.0, order.batch, place, message);
@@ -108,7 +133,7 @@ fn messages(order: &Order, ids: &[MessageId]) -> Result<Vec<NewMessage>> {
     order.messages.iter().zip(ids).zip(places).map(message).collect()
 }
 
-fn events(order: &Order, ids: &[MessageId], ph: Phase, err: Option<&str>) -> Vec<Event> {
+pub(crate) fn events(order: &Order, ids: &[MessageId], ph: Phase, err: Option<&str>) -> Vec<Event> {
     let event = |(message, id): (&MessageOrder, &MessageId)| Event {
         queue: Some(order.queue.clone()),
         id: Some(id.0),

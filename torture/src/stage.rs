@@ -7,40 +7,66 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use millpond::sqlite::rusqlite::{Connection, OpenFlags};
-use millpond::sqlite::{Options, SqliteStore};
-use millpond_core::store::{Admin as _, Inspect as _};
+use millpond::Store;
 use millpond_core::view::QueueView;
 use millpond_testkit::judge::Verdict;
 use millpond_testkit::judge::history::{HISTORY_VERSION, Run};
+use millpond_testkit::proxy::Proxy;
 
 use crate::Outcome;
 use crate::child::{Notice, Running};
 use crate::chronicle::Chronicle;
+use crate::database::open;
 use crate::drain;
+use crate::reader::Reader;
+use crate::server::Server;
 use crate::work::{QUEUES, kind_plans, queue_plans};
 use crate::worker::Setup;
 
 /// The variable that switches a known bug on in a child.
 pub(crate) const SABOTAGE: &str = "MILLPOND_SABOTAGE";
 
-/// The business table. It has no unique constraint: an effect that is committed twice is two rows.
-const EFFECT_TABLE: &str = "create table torture_effect (message_id blob not null, queue text not null, amount integer not null) strict";
-
-/// The effect of a handler.
-pub(crate) const EFFECT_ADD: &str =
-    "insert into torture_effect (message_id, queue, amount) values (?1, ?2, ?3)";
-
 /// How long a worker may take to end when it is asked to.
 const CLOSE_LIMIT: Duration = Duration::from_secs(15);
+
+/// What is said of a connection whose transaction nobody ends.
+pub(crate) const LEFT: &str = "left in a transaction";
+
+/// How often it is looked whether a connection is left in a transaction, before it counts.
+const LEFT_LOOKS: usize = 8;
+const LEFT_LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// How often the backlog is counted while it is waited for.
 const COUNT_EVERY: Duration = Duration::from_millis(200);
 
+/// Workers say much more than senders, and would take every cut.
+pub(crate) struct Proxies {
+    pub(crate) senders: Proxy,
+    pub(crate) workers: Proxy,
+}
+
+impl Proxies {
+    fn of(&self, role: &str) -> &Proxy {
+        if role == "worker" { &self.workers } else { &self.senders }
+    }
+
+    fn made(&self) -> u64 {
+        self.senders.made() + self.workers.made()
+    }
+
+    pub(crate) fn disarm(&self) {
+        self.senders.disarm();
+        self.workers.disarm();
+    }
+}
+
 /// The store of one run.
 pub(crate) struct Stage {
     dir: PathBuf,
+    pub(crate) server: Arc<Server>,
     url: String,
+    /// Before the server, where connections of children are to be cut.
+    pub(crate) proxies: Option<Proxies>,
     /// The known bug that is switched on in its children.
     sabotage: Option<&'static str>,
     pub(crate) chronicle: Arc<Chronicle>,
@@ -49,41 +75,50 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Makes the store in an empty directory.
+    /// Makes the store, and its history in an empty directory.
     pub(crate) fn set(
+        server: &Arc<Server>,
         dir: &Path,
         seed: u64,
         faults: &[&str],
         sabotage: Option<&'static str>,
     ) -> Outcome<Self> {
         std::fs::create_dir_all(dir)?;
-        let file = dir.join("torture.db");
-        if file.exists() {
-            return Err(format!("{} exists: name an empty directory", file.display()).into());
+        let history = dir.join("history.jsonl");
+        if history.exists() {
+            return Err(format!("{} exists: name an empty directory", history.display()).into());
         }
-        let url = format!("sqlite://{}", file.display());
-        with_store(&url, async |store| {
+        let url = server.fresh_url(dir)?;
+        with_store(&url, async |store: &dyn Store| {
             for queue in &QUEUES {
                 store.declare(queue.name().to_owned(), *queue.settings()).await?;
             }
             Ok(())
         })?;
-        Connection::open(&file)?.execute_batch(EFFECT_TABLE)?;
+        Reader::open(&url)?.step(server.database().effect_table())?;
         let run = Run {
             version: HISTORY_VERSION,
             seed,
             commit: commit(),
             store: url.clone(),
-            server: server(),
+            server: server.version(),
             faults: faults.iter().map(|fault| (*fault).to_owned()).collect(),
             queues: queue_plans(),
             kinds: kind_plans(),
             killing: Vec::new(),
             in_flight_max: 0,
         };
-        let chronicle = Arc::new(Chronicle::create(&dir.join("history.jsonl"), &run)?);
+        let chronicle = Arc::new(Chronicle::create(&history, &run, server.forgets_leases())?);
         let (tell, notices) = channel();
-        Ok(Self { dir: dir.to_owned(), url, sabotage, chronicle, notices, tell })
+        let (dir, server) = (dir.to_owned(), Arc::clone(server));
+        Ok(Self { dir, server, url, proxies: None, sabotage, chronicle, notices, tell })
+    }
+
+    /// Children that are started from now on connect through a proxy.
+    pub(crate) fn put_proxies(&mut self) -> Outcome<()> {
+        let (senders, workers) = (self.server.proxy()?, self.server.proxy()?);
+        self.proxies = Some(Proxies { senders, workers });
+        Ok(())
     }
 
     pub(crate) fn worker(&self, setup: Setup) -> Outcome<Running> {
@@ -95,10 +130,19 @@ impl Stage {
         self.start("sender", &[])
     }
 
+    /// A process that makes calls and gives up many of them.
+    pub(crate) fn dropper(&self, calls: u64, seed: u64) -> Outcome<Running> {
+        self.start("dropper", &["--calls", &calls.to_string(), "--seed", &seed.to_string()])
+    }
+
     fn start(&self, role: &'static str, args: &[&str]) -> Outcome<Running> {
         let log = OpenOptions::new().create(true).append(true).open(self.dir.join("children.log"))?;
         let mut command = Command::new(std::env::current_exe()?);
-        command.args([role, "--url", &self.url]).args(args);
+        let url = match &self.proxies {
+            Some(proxies) => self.server.through(&self.url, proxies.of(role)),
+            None => self.url.clone(),
+        };
+        command.args([role, "--url", &url]).args(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).env_remove(SABOTAGE);
         if let Some(name) = self.sabotage {
             command.env(SABOTAGE, name);
@@ -111,18 +155,21 @@ impl Stage {
         self.notices.recv_timeout(limit).ok()
     }
 
-    /// A connection that only reads, for SQL of our own.
-    pub(crate) fn connection(&self) -> Outcome<Connection> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let conn = Connection::open_with_flags(self.dir.join("torture.db"), flags)?;
-        conn.busy_timeout(Duration::from_secs(10))?;
-        conn.pragma_update(None, "query_only", true)?;
-        Ok(conn)
+    /// A connection for SQL of our own.
+    pub(crate) fn reader(&self) -> Outcome<Reader> {
+        Reader::open(&self.url)
     }
 
     /// Writes a checkpoint into the history.
-    pub(crate) fn checkpoint(&self, conn: &Connection) -> Outcome<()> {
-        self.chronicle.checkpoint(|| Ok(drain::counts(conn)?.events()))
+    pub(crate) fn checkpoint(&self, reader: &Reader) -> Outcome<()> {
+        self.chronicle.checkpoint(|| Ok(drain::counts(reader)?.events()))
+    }
+
+    /// kill -9 of the server with all its processes. It is started again `after` a while.
+    pub(crate) fn kill_server(&self, after: Duration) {
+        self.chronicle.server_dies(|| self.server.kill());
+        std::thread::sleep(after);
+        self.server.start_again();
     }
 
     /// Waits until nothing is left to be worked on; answers whether that was in time. `attend` is given every
@@ -132,9 +179,9 @@ impl Stage {
         limit: Duration,
         mut attend: impl FnMut(Notice) -> Outcome<()>,
     ) -> Outcome<bool> {
-        let (conn, until) = (self.connection()?, Instant::now() + limit);
+        let (reader, until) = (self.reader()?, Instant::now() + limit);
         while Instant::now() < until {
-            if drain::backlog(&conn)? == 0 {
+            if drain::backlog(&reader)? == 0 {
                 return Ok(true);
             }
             let count_at = Instant::now() + COUNT_EVERY;
@@ -147,22 +194,42 @@ impl Stage {
 
     /// Ends the children, writes what is in the store at the end, and judges the history.
     pub(crate) fn close(&self, children: impl IntoIterator<Item = Running>) -> Outcome<Ending> {
+        let reader = self.reader()?;
+        let left_in_transaction = self.left_in_transaction(&reader)?;
         let mut ended_well = true;
         for child in children {
             ended_well &= child.close(CLOSE_LIMIT)?;
         }
-        let conn = self.connection()?;
-        self.chronicle.append(drain::remains(&conn)?);
-        let counts = drain::counts(&conn)?;
+        self.chronicle.append(drain::remains(&reader)?);
+        let counts = drain::counts(&reader)?;
         self.chronicle.checkpoint(|| Ok(counts.events()))?;
-        let mut faults = drain::integrity(&conn)?;
+        let mut faults = drain::integrity(&reader)?;
         faults.extend(counts.differences(&self.inspected()?));
         faults.extend(self.complaint()?);
         if !ended_well {
             faults.push("a process did not end well when it was asked to".to_owned());
         }
+        if left_in_transaction != 0 {
+            faults.push(format!("{left_in_transaction} connections are {LEFT}"));
+        }
         let verdict = self.chronicle.judge()?;
-        Ok(Ending { verdict, faults, longest_stall: self.chronicle.longest_stall()? })
+        let longest_stall = self.chronicle.longest_stall()?;
+        let cuts = self.proxies.as_ref().map_or(0, Proxies::made);
+        let server_kills = self.chronicle.server_kills();
+        Ok(Ending { verdict, faults, longest_stall, left_in_transaction, cuts, server_kills, drops: 0 })
+    }
+
+    /// Looked at for a while, while the children are there still: one that is about to end is not left.
+    fn left_in_transaction(&self, reader: &Reader) -> Outcome<u64> {
+        let mut left = 0;
+        for _ in 0..LEFT_LOOKS {
+            left = Server::left_in_transaction(reader)?;
+            if left == 0 {
+                break;
+            }
+            std::thread::sleep(LEFT_LOOK_EVERY);
+        }
+        Ok(left)
     }
 
     /// The first error or panic that a child wrote. What is killed and stopped here gives cause for warnings only.
@@ -173,7 +240,7 @@ impl Stage {
     }
 
     fn inspected(&self) -> Outcome<Vec<QueueView>> {
-        with_store(&self.url, async |store| store.queues().await)
+        with_store(&self.url, async |store: &dyn Store| store.queues().await)
     }
 }
 
@@ -184,6 +251,12 @@ pub(crate) struct Ending {
     pub(crate) faults: Vec<String>,
     /// The longest wait from a death to the takeover of what it left.
     pub(crate) longest_stall: Option<Duration>,
+    pub(crate) left_in_transaction: u64,
+    pub(crate) server_kills: u64,
+    /// Connections that were cut.
+    pub(crate) cuts: u64,
+    /// Calls that were given up before their answer.
+    pub(crate) drops: u64,
 }
 
 impl Ending {
@@ -193,19 +266,14 @@ impl Ending {
 }
 
 /// Opens the store in this process for one use of it.
-fn with_store<T>(url: &str, use_it: impl AsyncFnOnce(&SqliteStore) -> millpond::Result<T>) -> Outcome<T> {
+fn with_store<T>(url: &str, use_it: impl AsyncFnOnce(&dyn Store) -> millpond::Result<T>) -> Outcome<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let store = SqliteStore::open(url, Options::default())?;
-        let used = use_it(&store).await;
+        let store = open(url).await?;
+        let used = use_it(&*store).await;
         store.close().await;
         Ok(used?)
     })
-}
-
-/// The version of the database.
-pub(crate) fn server() -> String {
-    format!("sqlite {}", millpond::sqlite::rusqlite::version())
 }
 
 /// What was run, if it is run in its repository.

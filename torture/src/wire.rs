@@ -23,6 +23,11 @@ pub(crate) enum Report {
         /// Some of a repeated batch were new and some were not.
         torn: bool,
     },
+    /// All calls were made.
+    Dropped {
+        /// How many were given up before their answer.
+        drops: u64,
+    },
 }
 
 /// Exit code of a child whose parent is gone.

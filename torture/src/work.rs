@@ -58,6 +58,8 @@ pub(crate) enum Kind {
     Sleepy,
     /// It fails the first time.
     Shaky,
+    /// It writes its effect the first time, and drops the transaction.
+    Fickle,
     /// It fails always.
     Doomed,
     /// It kills its process, always.
@@ -65,13 +67,15 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Kind; 5] = [Kind::Steady, Kind::Sleepy, Kind::Shaky, Kind::Doomed, Kind::Killer];
+    const ALL: [Kind; 6] =
+        [Kind::Steady, Kind::Sleepy, Kind::Shaky, Kind::Fickle, Kind::Doomed, Kind::Killer];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Kind::Steady => "steady",
             Kind::Sleepy => "sleepy",
             Kind::Shaky => "shaky",
+            Kind::Fickle => "fickle",
             Kind::Doomed => "doomed",
             Kind::Killer => "killer",
         }
@@ -92,7 +96,7 @@ impl Kind {
 
     const fn plan(self) -> Plan {
         match self {
-            Kind::Steady | Kind::Sleepy => Plan::Ack,
+            Kind::Steady | Kind::Sleepy | Kind::Fickle => Plan::Ack,
             Kind::Shaky | Kind::Doomed => Plan::Fail,
             Kind::Killer => Plan::Kill,
         }

@@ -4,15 +4,14 @@ use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millpond::sqlite::rusqlite::{self, Connection};
-use millpond::sqlite::{Options, SqliteStore, SqliteUnit as _};
 use millpond::{Begun, Due, Job, Pond, Store, Verdict, Worker};
 use millpond_core::error::{Code, Error, Result};
 use millpond_testkit::judge::history::{Event, Op, Phase};
 use tokio::time::sleep;
 
+use crate::database::{EffectRow, open_patiently, write_alone, write_effect};
 use crate::recorded::Recorded;
-use crate::stage::{EFFECT_ADD, SABOTAGE};
+use crate::stage::SABOTAGE;
 use crate::wire::Reporter;
 use crate::work::{Kind, QUEUES, Work, has_effects};
 
@@ -21,6 +20,9 @@ const ACK_BEFORE_COMMIT: &str = "ack_before_commit";
 
 /// How late an effect is committed by a handler that acknowledges first.
 const LATE: Duration = Duration::from_secs(2);
+
+/// What an effect is worth that must never be committed.
+const WRONG: i64 = -1;
 
 /// The wait after a store did not answer a handler. The attempt is given back.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -59,12 +61,12 @@ pub(crate) fn run(url: &str, setup: Setup) -> Result<()> {
 
 async fn work(url: &str, setup: Setup) -> Result<()> {
     let reporter = Arc::new(Reporter::default());
-    let store = Arc::new(SqliteStore::open(url, Options::default())?);
+    let store = open_patiently(url).await?;
     let dwell = Duration::from_millis(setup.dwell_ms);
     let recorded: Arc<dyn Store> = Arc::new(Recorded::new(store, Arc::clone(&reporter), dwell));
     let pond = Pond::with_store(Arc::clone(&recorded));
     let acks_first = std::env::var(SABOTAGE).is_ok_and(|name| name == ACK_BEFORE_COMMIT);
-    let desk = Arc::new(Desk { reporter, acks_first, file: url.trim_start_matches("sqlite://").to_owned() });
+    let desk = Arc::new(Desk { reporter, acks_first, url: url.to_owned() });
     let mut worker = Worker::new(&pond)
         .state(desk)
         .concurrency(setup.slots)
@@ -103,7 +105,7 @@ async fn retain(store: Arc<dyn Store>) {
 struct Desk {
     reporter: Arc<Reporter>,
     acks_first: bool,
-    file: String,
+    url: String,
 }
 
 async fn handle(job: Job<Work>, desk: Arc<Desk>) -> Result<Verdict, String> {
@@ -116,6 +118,15 @@ async fn handle(job: Job<Work>, desk: Arc<Desk>) -> Result<Verdict, String> {
         Some(Kind::Doomed) => return Err("it always fails".to_owned()),
         Some(Kind::Shaky) if job.attempt == 1 => return Err("it fails the first time".to_owned()),
         Some(Kind::Sleepy) if job.releases == 0 => return Ok(again()),
+        Some(Kind::Fickle) if job.releases == 0 => {
+            if let Ok(Begun::Open(mut unit)) = job.begin().await
+                && let Err(error) =
+                    write_effect(&mut unit, &desk.url, EffectRow { amount: WRONG, ..row(&job) }).await
+            {
+                tracing::info!(%error, cause = error.causes(), "no effect");
+            }
+            return Ok(again());
+        }
         _ => {}
     }
     sleep(Duration::from_millis(job.body.before_ms)).await;
@@ -140,8 +151,7 @@ fn again() -> Verdict {
 
 async fn commit(job: &Job<Work>, desk: &Desk) -> Result<()> {
     let Begun::Open(mut unit) = job.begin().await? else { return Ok(()) };
-    let row = row(job);
-    unit.sqlite(move |conn| insert(conn, &row)).await?;
+    write_effect(&mut unit, &desk.url, row(job)).await?;
     let committed = unit.commit().await;
     match &committed {
         Ok(()) => desk.report(job, Op::Effect, Phase::Ok, None),
@@ -154,25 +164,13 @@ async fn commit(job: &Job<Work>, desk: &Desk) -> Result<()> {
 /// The known bug: the message was acknowledged, its effect is yet to come.
 async fn commit_late(job: Job<Work>, desk: Arc<Desk>) {
     sleep(LATE).await;
-    let (row, file) = (row(&job), desk.file.clone());
-    let write = move || {
-        let conn = Connection::open(file)?;
-        conn.busy_timeout(LATE)?;
-        insert(&conn, &row)
-    };
-    if let Ok(Ok(())) = tokio::task::spawn_blocking(write).await {
+    if write_alone(&desk.url, row(&job)).await.is_ok() {
         desk.report(&job, Op::Effect, Phase::Ok, None);
     }
 }
 
-type Row = (uuid::Uuid, String, i64);
-
-fn row(job: &Job<Work>) -> Row {
-    (job.id.0, job.queue.to_string(), job.body.amount)
-}
-
-fn insert(conn: &Connection, (id, queue, amount): &Row) -> rusqlite::Result<()> {
-    conn.execute(EFFECT_ADD, (id, queue, amount)).map(drop)
+fn row(job: &Job<Work>) -> EffectRow {
+    EffectRow { id: job.id.0, queue: job.queue.to_string(), amount: job.body.amount }
 }
 
 impl Desk {

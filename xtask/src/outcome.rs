@@ -9,7 +9,7 @@ use serde_json::Value;
 /// What did not hold.
 pub fn crash_test(line: &str) -> Result<(), String> {
     let end = object(line)?;
-    for key in ["lost", "double_effects", "order_violations"] {
+    for key in ["lost", "double_effects", "order_violations", "left_in_transaction"] {
         is(&end, key, &0.into())?;
     }
     is(&end, "unfinished", &false.into())?;
@@ -86,12 +86,14 @@ mod tests {
 
     #[test]
     fn a_crash_test_that_lost_something_or_did_nothing_fails() {
-        let good = json!({ "lost": 0, "double_effects": 0, "order_violations": 0, "unfinished": false, "kills": 10,
+        let good = json!({ "lost": 0, "double_effects": 0, "order_violations": 0, "left_in_transaction": 0,
+            "unfinished": false, "kills": 10,
             "sent": 5_000, "sabotage_caught": 2, "sabotage_total": 2 });
         let wrong = [
             ("lost", json!(1)),
             ("double_effects", json!(1)),
             ("order_violations", json!(1)),
+            ("left_in_transaction", json!(1)),
             ("unfinished", json!(true)),
             ("unfinished", Value::Null),
             ("sabotage_caught", json!(1)),

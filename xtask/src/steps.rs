@@ -14,6 +14,40 @@ use crate::{guard, outcome, repo};
 /// Messages and kills of the crash test that is part of every run. The long ones are `cargo xtask torture`.
 const TORTURE: &[&str] = &["sqlite", "--messages", "5000", "--kills", "10", "--seed", "1", "--json"];
 
+/// The same with a server, which is killed too; connections are cut and calls given up.
+const TORTURE_POSTGRES: &[&str] = &[
+    "postgres",
+    "--messages",
+    "2000",
+    "--kills",
+    "6",
+    "--server-kills",
+    "2",
+    "--cuts",
+    "60",
+    "--drops",
+    "2000",
+    "--seed",
+    "1",
+    "--json",
+];
+const TORTURE_MYSQL: &[&str] = &[
+    "mysql",
+    "--messages",
+    "2000",
+    "--kills",
+    "6",
+    "--server-kills",
+    "2",
+    "--cuts",
+    "60",
+    "--drops",
+    "2000",
+    "--seed",
+    "1",
+    "--json",
+];
+
 /// Messages of the demo that is part of every run.
 const DEMO: &[&str] = &["demo", "--messages", "2000", "--json"];
 
@@ -45,6 +79,14 @@ pub fn test() -> Vec<Step> {
         cargo("build", &["build", "--workspace", "--all-targets"]),
         cargo("tests", &["test", "--workspace"]),
         Step { holds: outcome::crash_test, ..built("crash test", "millpond-torture", TORTURE) },
+        Step {
+            holds: outcome::crash_test,
+            ..built("crash test on Postgres", "millpond-torture", TORTURE_POSTGRES)
+        },
+        Step {
+            holds: outcome::crash_test,
+            ..built("crash test on MariaDB", "millpond-torture", TORTURE_MYSQL)
+        },
         Step { holds: outcome::demo, ..built("demo", "millpond-cli", DEMO) },
         readme(),
     ]

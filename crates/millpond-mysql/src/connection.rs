@@ -15,6 +15,7 @@ pub(crate) use crate::literal::Param;
 use crate::location::{Location, Tls};
 use crate::refusal::refused;
 use crate::row::Row;
+use crate::sabotage::sabotaged;
 use crate::script::{Packet, Script};
 use crate::sql::Statements;
 
@@ -131,6 +132,9 @@ impl Connection {
         let connected = target.connect().await;
         let mut conn = connected.map_err(|error| refused(&target.location, &error))?;
         conn.query_drop(SESSION).await?;
+        if sabotaged("answer_before_flush") {
+            conn.query_drop("set global innodb_flush_log_at_trx_commit = 0").await?;
+        }
         let mut this = Self {
             conn: Mutex::new(conn),
             target: Arc::clone(target),
@@ -317,6 +321,11 @@ impl Connection {
     /// Notes that a script begins a transaction.
     pub(crate) fn begun(&self) {
         self.in_transaction.store(true, Ordering::Relaxed);
+    }
+
+    /// A known bug: the connection is taken for one in no transaction.
+    pub(crate) fn forget_transaction(&self) {
+        self.in_transaction.store(false, Ordering::Relaxed);
     }
 
     /// Commits it.

@@ -14,6 +14,7 @@ use crate::append::number;
 use crate::bits::Bits;
 use crate::connection::Connection;
 use crate::error::Tried;
+use crate::sabotage::sabotaged;
 use crate::literal::Cell;
 use crate::row::Row;
 use crate::runs::{Outcome, Runs};
@@ -261,7 +262,7 @@ pub(crate) fn leased(mut row: Row) -> Tried<Leased> {
     Ok(Leased {
         offset: Offset(row.try_get::<_, i64>(0)?.unsigned_abs()),
         id: MessageId(row.try_get(1)?),
-        attempt: counter(2)? + 1,
+        attempt: if sabotaged("attempt_on_failure") { counter(2)?.max(1) } else { counter(2)? + 1 },
         releases: counter(3)?,
         suspect: row.try_get::<_, Option<u16>>(4)?.unwrap_or(0),
         sent_at: Timestamp::from_micros(row.try_get(5)?),

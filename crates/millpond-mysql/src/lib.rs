@@ -48,6 +48,7 @@ mod retention;
 mod row;
 mod run_log;
 mod runs;
+mod sabotage;
 mod script;
 mod sender;
 mod settle;

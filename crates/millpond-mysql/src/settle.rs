@@ -20,6 +20,7 @@ use crate::error::Tried;
 use crate::literal::{Cell, List};
 use crate::row::Row;
 use crate::runs::{Outcome, Runs, place};
+use crate::sabotage::sabotaged;
 use crate::script::Script;
 
 /// A claim of a call.
@@ -138,7 +139,7 @@ fn held(answers: &mut [Answer], look: &Look) -> Tried<Option<Held>> {
             let dead = Settlement::Dead { reason: DropReason::Cancelled, detail };
             cancelled.insert(Offset(mark.try_get(0)?), dead);
         }
-        for row in &answers[known].rows {
+        for row in answers[known].rows.iter().filter(|_| !sabotaged("late_inbox_check")) {
             effects.push(Offset(row.try_get(0)?));
         }
     }
@@ -247,7 +248,7 @@ impl<'c> Asked<'c> {
             script.add("claim_record", &[&subscription, &partition, &to_offset, &done, &runs])?;
             return Ok(());
         }
-        let end = if *is_below { "claim_delete" } else { "claim_to_marker" };
+        let end = if *is_below || sabotaged("highest_claim_deleted") { "claim_delete" } else { "claim_to_marker" };
         script.add(end, &[&subscription, &partition, &to_offset])?;
         if *keeps_history {
             let Held { from_offset, leased_at, worker, .. } = held;

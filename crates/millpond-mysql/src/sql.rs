@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 
 use crate::migrate;
+use crate::sabotage::sabotaged;
 
 const FILES: [&str; 17] = [
     include_str!("../sql/queue.sql"),
@@ -54,8 +55,17 @@ impl Statements {
     pub(crate) fn of(prefix: &str) -> Self {
         let all = FILES.into_iter().flat_map(paragraphs);
         let known = migrate::LAST.to_string();
-        let of_here = |statement: &str| pieces(&with_prefix(statement, prefix).replace(":known", &known));
-        Self(all.map(|(name, statement)| (name, of_here(statement))).collect())
+        let spoilt = |name, statement: &str| match name {
+            "claim_settle_lock" | "claim_get" if sabotaged("no_fence") => {
+                statement.replace("and token = $4", "")
+            }
+            "claim_take_over" if sabotaged("reclaim_without_cas") => statement.replace("and token = $4", ""),
+            _ => statement.to_owned(),
+        };
+        let of_here = |name, statement: &str| {
+            pieces(&with_prefix(&spoilt(name, statement), prefix).replace(":known", &known))
+        };
+        Self(all.map(|(name, statement)| (name, of_here(name, statement))).collect())
     }
 
     /// The statement of this name.

@@ -1,6 +1,7 @@
 //! Take over: claims whose lease is over get a new token, each by one compare-and-set.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::row::Row;
 use millpond_core::message::{Leased, MessageId, Offset, Token};
@@ -17,6 +18,7 @@ use crate::literal::List;
 use crate::log::tokens;
 use crate::queues::readable_queue;
 use crate::runs::place;
+use crate::sabotage::sabotaged;
 use crate::settle::narrow;
 
 /// What a claim holds, and what of it is settled.
@@ -45,6 +47,10 @@ pub(crate) async fn take_over(connection: &mut Connection, request: &TakeOver) -
         return Ok(Vec::new());
     }
     let tokens = tokens(expired.len())?;
+    if sabotaged("reclaim_without_cas") {
+        // What was read is acted on later, without comparing.
+        tokio::time::sleep(Duration::from_millis(u64::from(tokens[0].0[0]) * 4)).await;
+    }
     let mut company = BTreeMap::new();
     for claim in expired.iter().filter(|claim| claim.in_hand.is_none()) {
         if !company.contains_key(&claim.worker) {
@@ -89,9 +95,13 @@ async fn take_one(
 ) -> Tried<Option<TakenOver>> {
     let Holding { subscription, partition, to_offset, .. } = claim.holding;
     let key: [Param<'_>; 4] = [&subscription, &partition, &to_offset, &claim.token];
-    // The exclusive lock waits for an effect that is committing. What is settled is read behind it.
-    let Some(locked) = connection.row_if_any("claim_lock", &key).await? else { return Ok(None) };
-    let done = locked.try_get::<_, Option<Bits>>(1)?.unwrap_or_default();
+    let done = if sabotaged("reclaim_without_cas") {
+        claim.holding.done.clone()
+    } else {
+        // The exclusive lock waits for an effect that is committing. What is settled is read behind it.
+        let Some(locked) = connection.row_if_any("claim_lock", &key).await? else { return Ok(None) };
+        locked.try_get::<_, Option<Bits>>(1)?.unwrap_or_default()
+    };
     let until = now(connection).await?.as_micros().saturating_add(micros(request.lease));
     let new = Uuid::from_bytes(token.0);
     let swap: [Param<'_>; 6] = [key[0], key[1], key[2], key[3], &new, &until];
@@ -160,7 +170,10 @@ async fn unsettled(connection: &Connection, claim: &Holding) -> Tried<(Vec<Lease
     let ids = List(open.iter().map(|message| message.id.0).collect());
     let params: [Param<'_>; 2] = [&claim.subscription, &ids];
     let rows = connection.rows("inbox_known", &params).await?;
-    let known: Vec<MessageId> = rows.iter().map(|row| MessageId(row.get(0))).collect();
+    let mut known: Vec<MessageId> = rows.iter().map(|row| MessageId(row.get(0))).collect();
+    if sabotaged("late_inbox_check") {
+        known.clear();
+    }
     let (done, unsettled): (Vec<Leased>, Vec<Leased>) =
         open.into_iter().partition(|message| known.contains(&message.id));
     Ok((unsettled, done.into_iter().map(|message| message.offset).collect()))

@@ -142,6 +142,8 @@ async fn prepare(target: &Arc<Target>, migrate: bool) -> Result<bool> {
     } else {
         migrate::must_be_current(&connection).await?;
     }
+    #[cfg(feature = "sabotage")]
+    crate::sabotage::spoil(&mut connection).await.map_err(opening)?;
     let shared = is_shared(target, &connection).await.map_err(opening)?;
     if shared {
         tracing::info!(

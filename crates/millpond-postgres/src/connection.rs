@@ -12,6 +12,7 @@ use tokio_postgres::{Client, Row};
 use crate::error::Tried;
 use crate::location::Location;
 use crate::refusal::refused;
+use crate::sabotage::sabotaged;
 use crate::sql::Statements;
 use crate::tls;
 
@@ -155,6 +156,9 @@ impl Connection {
 
     /// Sets the limits that the server keeps by itself. Only for a connection that is ours alone.
     pub(crate) async fn set_limits(&self) -> Tried<()> {
+        if sabotaged("answer_before_flush") {
+            self.step("set synchronous_commit = off").await?;
+        }
         Ok(self.client.batch_execute(SERVER_LIMITS).await?)
     }
 
@@ -198,6 +202,11 @@ impl Connection {
     pub(crate) async fn begin(&mut self, begin: &str) -> Tried<()> {
         self.in_transaction = true;
         self.step(begin).await
+    }
+
+    /// A known bug: the connection is taken for one in no transaction.
+    pub(crate) fn forget_transaction(&mut self) {
+        self.in_transaction = false;
     }
 
     /// Commits it.

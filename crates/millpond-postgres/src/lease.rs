@@ -10,6 +10,7 @@ use uuid::Uuid;
 use crate::append::number;
 use crate::connection::{Connection, Param};
 use crate::error::Tried;
+use crate::sabotage::sabotaged;
 
 /// Asks for the messages of the first part that has some.
 pub(crate) async fn lease(connection: &Connection, request: &LeaseRequest) -> Tried<Lease> {
@@ -57,7 +58,7 @@ pub(crate) fn leased(row: &Row) -> Tried<Leased> {
     Ok(Leased {
         offset: Offset(row.try_get::<_, i64>(4)?.unsigned_abs()),
         id: MessageId(row.try_get(5)?),
-        attempt: counter(6)? + 1,
+        attempt: if sabotaged("attempt_on_failure") { counter(6)?.max(1) } else { counter(6)? + 1 },
         releases: counter(7)?,
         suspect: row.try_get::<_, Option<i16>>(8)?.unwrap_or(0).unsigned_abs(),
         sent_at: Timestamp::from_micros(row.try_get(9)?),

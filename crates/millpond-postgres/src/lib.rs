@@ -44,6 +44,7 @@ mod refusal;
 mod retention;
 mod run_log;
 mod runs;
+mod sabotage;
 mod sender;
 mod settle;
 mod spots;

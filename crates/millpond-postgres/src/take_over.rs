@@ -1,6 +1,7 @@
 //! Take over: claims whose lease is over get a new token, each by one compare-and-set.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use millpond_core::message::{Leased, MessageId, Offset, Token};
 use millpond_core::store::{ClaimRef, TakeOver, TakenOver};
@@ -17,6 +18,7 @@ use crate::lease::leased;
 use crate::log::tokens;
 use crate::queues::readable_queue;
 use crate::runs::place;
+use crate::sabotage::sabotaged;
 use crate::settle::narrow;
 
 /// A takeover need not be durable: if a crash forgets it, the claim is taken over again.
@@ -48,6 +50,10 @@ pub(crate) async fn take_over(connection: &mut Connection, request: &TakeOver) -
         return Ok(Vec::new());
     }
     let tokens = tokens(expired.len())?;
+    if sabotaged("reclaim_without_cas") {
+        // What was read is acted on later, without comparing.
+        tokio::time::sleep(Duration::from_millis(u64::from(tokens[0].0[0]) * 4)).await;
+    }
     let mut company = BTreeMap::new();
     for claim in expired.iter().filter(|claim| claim.in_hand.is_none()) {
         if !company.contains_key(&claim.worker) {
@@ -100,14 +106,25 @@ async fn take_one(
         (&to_offset, Type::INT8),
         (&claim.token, Type::UUID),
     ];
-    // The exclusive lock waits for an effect that is committing. What is settled is read behind it.
-    let Some(locked) = connection.row_if_any("claim_lock", &key).await? else { return Ok(None) };
-    let done = locked.try_get::<_, Option<Bits>>(1)?.unwrap_or_default();
+    let done = if sabotaged("reclaim_without_cas") {
+        claim.holding.done.clone()
+    } else {
+        // The exclusive lock waits for an effect that is committing. What is settled is read behind it.
+        let Some(locked) = connection.row_if_any("claim_lock", &key).await? else { return Ok(None) };
+        locked.try_get::<_, Option<Bits>>(1)?.unwrap_or_default()
+    };
     let until = now(connection).await?.as_micros().saturating_add(micros(request.lease));
     let new = Uuid::from_bytes(token.0);
     let swap: Vec<Param<'_>> =
         key.iter().cloned().chain([(&new as _, Type::UUID), (&until as _, Type::INT8)]).collect();
-    if connection.run("claim_take_over", &swap).await? == 0 {
+    let statement = connection.target.statements.get("claim_take_over");
+    let swapped = if sabotaged("reclaim_without_cas") {
+        let statement = statement.replace("and token = $4", "and $4::uuid is not null");
+        connection.client.execute_typed(&statement, &swap).await?
+    } else {
+        connection.client.execute_typed(statement, &swap).await?
+    };
+    if swapped == 0 {
         return Ok(None);
     }
     // In a statement after the swap: an effect may have committed after the last settle (R9).
@@ -181,7 +198,10 @@ async fn unsettled(connection: &Connection, claim: &Holding) -> Tried<(Vec<Lease
     let ids: Vec<Uuid> = open.iter().map(|message| message.id.0).collect();
     let params: [Param<'_>; 2] = [(&claim.subscription, Type::INT4), (&ids, Type::UUID_ARRAY)];
     let rows = connection.rows("inbox_known", &params).await?;
-    let known: Vec<MessageId> = rows.iter().map(|row| MessageId(row.get(0))).collect();
+    let mut known: Vec<MessageId> = rows.iter().map(|row| MessageId(row.get(0))).collect();
+    if sabotaged("late_inbox_check") {
+        known.clear();
+    }
     let (done, unsettled): (Vec<Leased>, Vec<Leased>) =
         open.into_iter().partition(|message| known.contains(&message.id));
     Ok((unsettled, done.into_iter().map(|message| message.offset).collect()))

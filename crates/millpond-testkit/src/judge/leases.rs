@@ -14,6 +14,8 @@ pub(super) struct Folded {
     pub(super) settles: Vec<Settle>,
     /// By old token.
     takeovers: Vec<Takeover>,
+    /// Takeovers of which nobody knows whether they were.
+    perhaps: Vec<Takeover>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -48,6 +50,7 @@ impl Folded {
         self.leases.clear();
         self.settles.clear();
         self.takeovers.clear();
+        self.perhaps.clear();
         for step in steps {
             if let Deed::Lease { attempt } = step.deed {
                 let delivery = step.delivery.unwrap_or(attempt);
@@ -71,11 +74,11 @@ impl Folded {
                     let delivery = step.delivery.unwrap_or_else(|| self.last_delivery(token));
                     self.settles.push(Settle { token, delivery, said, sure, accepted: u32::from(sure) });
                 }
-                Deed::Takeover { old, alone } if sure => {
+                Deed::Takeover { old, alone } => {
                     let delivery = step.delivery.unwrap_or_else(|| self.last_delivery(old));
-                    self.takeovers.push(Takeover { old, new: token, delivery, alone });
+                    let takeovers = if sure { &mut self.takeovers } else { &mut self.perhaps };
+                    takeovers.push(Takeover { old, new: token, delivery, alone });
                 }
-                Deed::Takeover { .. } => {}
             }
         }
         self.settles.sort_by_key(|settle| (settle.token, settle.delivery));
@@ -133,7 +136,7 @@ pub(super) fn close(record: &mut Record, id: u128, lane: usize, trail: &Trail, f
 
 fn stale_settles(folded: &Folded, broken: &mut impl FnMut(Invariant, String)) {
     let mut known: Vec<u128> = folded.leases.iter().map(|lease| lease.token).collect();
-    known.extend(folded.takeovers.iter().map(|takeover| takeover.new));
+    known.extend(folded.takeovers.iter().chain(&folded.perhaps).map(|takeover| takeover.new));
     known.sort_unstable();
     for settle in folded.accepted() {
         if folded.takeover_of(settle.token).is_some_and(|takeover| settle.delivery >= takeover.delivery) {
@@ -168,6 +171,7 @@ fn double_leases(folded: &Folded, broken: &mut impl FnMut(Invariant, String)) {
     let mut live: Vec<u32> = folded
         .sure_leases()
         .filter(|lease| folded.takeover_of(lease.token).is_none())
+        .filter(|lease| folded.perhaps.iter().all(|takeover| takeover.old != lease.token))
         .map(|lease| lease.delivery)
         .collect();
     live.sort_unstable();
@@ -198,7 +202,8 @@ fn attempts(
             }
         }
         Plan::Ack => {
-            let alone = folded.takeovers.iter().filter(|takeover| takeover.alone).count() as u32;
+            let takeovers = folded.takeovers.iter().chain(&folded.perhaps);
+            let alone = takeovers.filter(|takeover| takeover.alone).count() as u32;
             let charged = folded.sure_leases().map(|lease| lease.attempt).max().unwrap_or(0);
             if charged > alone.saturating_add(1) {
                 broken(Invariant::I11, format!("charged {charged} attempts, lost {alone} times alone"));

@@ -119,6 +119,23 @@ impl Postgres {
         self.kept.as_ref().expect("only a private server is crashed").stop(is_gone);
     }
 
+    /// kill -9 of the server and of all its processes at once.
+    ///
+    /// # Panics
+    ///
+    /// When it does not die, or is a contributor's own.
+    pub fn kill_tree(&self) {
+        let signal = |name: &str, processes: &[u32]| {
+            let mut kill = Command::new("/bin/sh");
+            kill.args(["-c", r#"kill "$@" 2>/dev/null"#, "kill", name]);
+            kill.args(processes.iter().map(u32::to_string)).status().expect("a shell starts");
+        };
+        // Stopped first, it starts no process that is not in the list.
+        signal("-STOP", &self.processes()[..1]);
+        signal("-KILL", &self.processes());
+        self.crash();
+    }
+
     /// Starts it again on the same data and port.
     ///
     /// # Panics
