@@ -14,10 +14,10 @@ use crate::append::number;
 use crate::bits::Bits;
 use crate::connection::Connection;
 use crate::error::Tried;
-use crate::sabotage::sabotaged;
 use crate::literal::Cell;
 use crate::row::Row;
 use crate::runs::{Outcome, Runs};
+use crate::sabotage::sabotaged;
 
 /// Marks of cancelled messages that one lease looks at.
 const MARKS_MAX: usize = 10_000;

@@ -248,7 +248,8 @@ impl<'c> Asked<'c> {
             script.add("claim_record", &[&subscription, &partition, &to_offset, &done, &runs])?;
             return Ok(());
         }
-        let end = if *is_below || sabotaged("highest_claim_deleted") { "claim_delete" } else { "claim_to_marker" };
+        let end =
+            if *is_below || sabotaged("highest_claim_deleted") { "claim_delete" } else { "claim_to_marker" };
         script.add(end, &[&subscription, &partition, &to_offset])?;
         if *keeps_history {
             let Held { from_offset, leased_at, worker, .. } = held;

@@ -175,8 +175,7 @@ async fn is_still_ours(connection: &Connection, held: &ClaimRef, offset: Offset)
     let own =
         connection.row_if_any("inbox_of_offset", &[&held.subscription, &held.partition, &offset.0]).await?;
     Ok(own.is_some()
-        && (sabotaged("no_fence")
-            || is_open(connection, "claim_get_shared", held, offset).await?))
+        && (sabotaged("no_fence") || is_open(connection, "claim_get_shared", held, offset).await?))
 }
 
 /// Whether the claim has this token still and the message is not settled in it.

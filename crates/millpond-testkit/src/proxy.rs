@@ -205,7 +205,7 @@ mod tests {
         cut.into_iter().for_each(|cut| proxy.arm(cut));
         let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, proxy.port())).unwrap();
         client.write_all(b"hello").unwrap();
-        let mut answer = vec![0; 10];
+        let mut answer = [0; 10];
         let heard =
             (0..10).take_while(|place| matches!(client.read(&mut answer[*place..=*place]), Ok(1))).count();
         drop(client);
