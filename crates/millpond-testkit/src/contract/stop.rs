@@ -25,9 +25,6 @@ use crate::gate::Gate;
 /// Patience of a worker that is told to stop, where a scenario lets it pass.
 const SHORT: Duration = Duration::from_millis(50);
 
-/// A lease that was asked for before a signal is answered by then, by a server that plans it for the first time too.
-const ASKED_BEFORE: Duration = Duration::from_millis(250);
-
 /// C054.
 pub async fn c054_a_handler_that_ends_in_time_is_acknowledged(bench: &Bench) {
     let queue = bench.queue::<u32>(SETTINGS).await;
@@ -37,8 +34,6 @@ pub async fn c054_a_handler_that_ends_in_time_is_acknowledged(bench: &Bench) {
     let running = bench.send(&queue, [1]).await[0];
     bench.eventually("the handler runs", async || (seen.running() == 1).then_some(())).await;
     worker.signal().await;
-    // What it asked for before, beside the first lease, may be granted still.
-    tokio::time::sleep(ASKED_BEFORE).await;
     let after = bench.send(&queue, [2, 3, 4]).await;
     gate.open();
     worker.ended().await;
@@ -47,7 +42,10 @@ pub async fn c054_a_handler_that_ends_in_time_is_acknowledged(bench: &Bench) {
     assert_eq!(seen.attempts(running), [1]);
     for id in after {
         let view = bench.look(id).await;
-        assert_eq!((view.state, view.attempt), (State::Ready, 0), "nothing is leased after the signal");
+        // What was asked for before the signal may be granted after it, by a server that is not near; it is given back.
+        assert!(matches!(view.state, State::Ready | State::Scheduled), "it is nobody's: {view:?}");
+        assert_eq!(view.attempt, 0, "no attempt is used up after the signal");
+        assert_eq!(seen.attempts(id), [0; 0], "nothing starts after the signal");
     }
     let workers = bench.node().store.workers().await.expect("the workers are listed");
     assert!(workers.iter().all(|worker| worker.stopped), "{workers:?}");
