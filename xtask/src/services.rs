@@ -37,17 +37,21 @@ pub fn install() -> ExitCode {
         println!("every server is installed");
         return ExitCode::SUCCESS;
     }
-    let line = format!("apt-get install --yes --no-install-recommends {}", packages.join(" "));
+    let install = format!("apt-get install --yes --no-install-recommends {}", packages.join(" "));
+    // A new machine has no list of packages yet.
+    if ["apt-get update --quiet", &install].into_iter().all(runs) {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("that failed; as root, run it by hand, or name a server of your own (CONTRIBUTING.md)");
+    ExitCode::FAILURE
+}
+
+/// Says a line and runs it.
+fn runs(line: &str) -> bool {
     println!("{line}");
     let mut words = line.split(' ');
-    let mut apt = Command::new(words.next().unwrap_or_default());
-    match apt.args(words).env("DEBIAN_FRONTEND", "noninteractive").status() {
-        Ok(status) if status.success() => ExitCode::SUCCESS,
-        _ => {
-            eprintln!("that failed; as root, run it by hand, or name a server of your own (CONTRIBUTING.md)");
-            ExitCode::FAILURE
-        }
-    }
+    let mut command = Command::new(words.next().unwrap_or_default());
+    command.args(words).env("DEBIAN_FRONTEND", "noninteractive").status().is_ok_and(|status| status.success())
 }
 
 /// Says what is installed and what is not.

@@ -73,6 +73,7 @@ pub fn test() -> Vec<Step> {
     docs.command.env("RUSTDOCFLAGS", "-D warnings");
     docs.alone = format!("RUSTDOCFLAGS='-D warnings' {}", docs.alone);
     vec![
+        cargo("servers", &["xtask", "services", "install"]),
         cargo("format", &["fmt", "--all", "--check"]),
         cargo("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
         docs,
