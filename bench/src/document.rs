@@ -70,14 +70,18 @@ const ABOUT: [(&str, &str, &str); 21] = [
 
 /// Writes the part of a store, and leaves the rest of the document as it is.
 pub(crate) fn write(path: &Path, store: &str, report: &Report, command: &str) -> millpond::Result<()> {
+    put(path, store, &part(store, report, command)?)
+}
+
+/// Puts the part of a store in its place, and leaves the rest of the document as it is.
+pub(crate) fn put(path: &Path, store: &str, part: &str) -> millpond::Result<()> {
     let doing = format!("write {}", path.display());
     let before = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => HEAD.to_owned(),
         Err(error) => return Err(failed(&doing, error)),
     };
-    let part = part(store, report, command)?;
-    std::fs::write(path, replaced(&before, store, &part)).map_err(|error| failed(&doing, error))
+    std::fs::write(path, replaced(&before, store, part)).map_err(|error| failed(&doing, error))
 }
 
 const HEAD: &str = "\
@@ -141,7 +145,8 @@ fn about(name: &str) -> millpond::Result<(&'static str, &'static str)> {
     })
 }
 
-fn shown(value: f64) -> String {
+/// A number as people read it.
+pub(crate) fn shown(value: f64) -> String {
     if value < 100.0 {
         return format!("{value:.2}");
     }

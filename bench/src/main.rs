@@ -3,6 +3,7 @@
 //! machine.
 
 mod backlog;
+mod compare;
 mod document;
 mod drain;
 mod floor;
@@ -22,7 +23,7 @@ use clap::{Parser, Subcommand};
 use report::Report;
 
 /// Where the results are, from the root of the repository.
-const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/benchmarks.md");
+pub(crate) const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/benchmarks.md");
 
 /// Measures a store against its own floors.
 #[derive(Parser)]
@@ -72,6 +73,8 @@ enum Command {
         #[arg(long, value_delimiter = ',')]
         only: Vec<String>,
     },
+    /// Ours and other queues on one Postgres: needs the registries of cargo and npm the first time.
+    Compare(compare::Args),
     /// A worker process for the measurements between processes.
     #[command(hide = true)]
     Worker {
@@ -85,20 +88,19 @@ fn main() -> millpond::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed("start a runtime", error))?;
     match Args::parse().command {
-        Command::Worker { url } => runtime.block_on(pickup::worker(&url)),
+        Command::Compare(args) => runtime.block_on(compare::run(&args))?,
+        Command::Worker { url } => runtime.block_on(pickup::worker(&url))?,
         Command::Postgres { json, rounds, only } => {
             let wanted = |part: &str| only.is_empty() || only.iter().any(|name| name == part);
             let mut report = Report::new(rounds);
             runtime.block_on(postgres::run(&mut report, rounds, wanted))?;
             report.print(json);
-            Ok(())
         }
         Command::Mysql { json, rounds, only } => {
             let wanted = |part: &str| only.is_empty() || only.iter().any(|name| name == part);
             let mut report = Report::new(rounds);
             runtime.block_on(mysql::run(&mut report, rounds, wanted))?;
             report.print(json);
-            Ok(())
         }
         Command::Sqlite { json, rounds, only, write } => {
             let report = runtime.block_on(sqlite(rounds, &only))?;
@@ -107,9 +109,9 @@ fn main() -> millpond::Result<()> {
                 document::write(Path::new(DOCUMENT), "SQLite", &report, &command)?;
             }
             report.print(json);
-            Ok(())
         }
     }
+    Ok(())
 }
 
 async fn sqlite(rounds: usize, only: &[String]) -> millpond::Result<Report> {

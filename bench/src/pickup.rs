@@ -29,7 +29,7 @@ fn idle_cadence() -> PollSettings {
 }
 
 /// A pause of random length, so that no sample meets the polls in the same phase.
-async fn random_pause() {
+pub(crate) async fn random_pause() {
     let mut byte = [0];
     let _ = getrandom::fill(&mut byte);
     sleep(Duration::from_millis(60 + u64::from(byte[0]))).await;

@@ -14,6 +14,7 @@ use crate::payload::{MAIL, mail};
 use crate::report::{Goal, Report, median};
 use crate::{failed, usage};
 use meter::Meter;
+pub(crate) use meter::Spent;
 
 const BATCH: u64 = 1_000;
 const BATCH_MESSAGES: u64 = 200_000;
@@ -22,12 +23,14 @@ const SINGLE_MESSAGES: u64 = 20_000;
 const SINGLE_TASKS: u64 = 64;
 
 /// What the server is told; its own default durability stays.
-const SETTINGS: &[&str] = &["shared_buffers=512MB", "max_wal_size=4GB"];
+///
+/// The prefix names the database of each line of the log.
+pub(crate) const SETTINGS: &[&str] = &["shared_buffers=512MB", "max_wal_size=4GB", "log_line_prefix=db=%d "];
 
 /// A server that flushes, with a connection for questions.
 pub(crate) struct Bench {
-    server: Postgres,
-    client: Client,
+    pub(crate) server: Postgres,
+    pub(crate) client: Client,
 }
 
 /// Medians of what was measured in several rounds.
@@ -39,7 +42,7 @@ struct Figures {
 }
 
 impl Figures {
-    fn take(&mut self, messages: u64, seconds: f64, spent: meter::Spent) {
+    fn take(&mut self, messages: u64, seconds: f64, spent: Spent) {
         self.rates.push(messages as f64 / seconds);
         self.cpu_us.push(spent.cpu.as_secs_f64() * 1e6 / messages as f64);
         self.wal_bytes.push(spent.wal_bytes as f64 / messages as f64);
@@ -56,7 +59,7 @@ impl Figures {
 }
 
 impl Bench {
-    async fn start() -> millpond::Result<Self> {
+    pub(crate) async fn start() -> millpond::Result<Self> {
         let server = tokio::task::block_in_place(|| Postgres::start(Fsync::On, SETTINGS));
         let asked = connect(server.url(), NoTls).await.map_err(|error| failed("connect", error))?;
         let (client, connection) = asked;
@@ -75,7 +78,13 @@ impl Bench {
         Ok(pond)
     }
 
-    async fn meter(&self) -> millpond::Result<Meter<'_>> {
+    /// The URL of another database of the server.
+    pub(crate) fn url_of(&self, database: &str) -> String {
+        let server = self.server.url().rsplit_once('/').map_or("", |(server, _)| server);
+        format!("{server}/{database}")
+    }
+
+    pub(crate) async fn meter(&self) -> millpond::Result<Meter<'_>> {
         Meter::start(&self.server, &self.client).await
     }
 }
