@@ -1,6 +1,6 @@
 //! The judge must not alarm on good histories, and must catch every known defect by the right invariant.
 
-use millpond_testkit::judge::history::{self, Event, Op, Reader, Run};
+use millpond_testkit::judge::history::{self, Event, Op, Phase, Reader, Run};
 use millpond_testkit::judge::self_test::{Dice, MUTATIONS, good_history};
 use millpond_testkit::judge::{Invariant, judge, judge_lines};
 
@@ -27,6 +27,25 @@ fn judge_raises_no_alarm_on_good_histories() {
         let counters = verdict.counters;
         assert_eq!((counters.lost, counters.double_effects, counters.unfinished), (0, 0, false));
         assert!(counters.sent > 1_000 && counters.redelivered > 0 && counters.kills > 0, "{counters:?}");
+    }
+}
+
+/// A server that does not flush leases and settlements forgets the last of them when it is killed: then nobody is sure
+/// of them.
+#[test]
+fn judge_raises_no_alarm_when_nobody_is_sure_of_the_last_moments_before_a_crash() {
+    for seed in 0..GOOD_HISTORIES {
+        let (run, mut events) = good_history(seed);
+        let (from, to) = (events.len() / 4, events.len() / 2);
+        for event in &mut events[from..to] {
+            let may_be_forgotten = matches!(event.op, Op::Lease | Op::Settle | Op::Reclaim);
+            if may_be_forgotten && event.ph == Phase::Ok {
+                event.ph = Phase::Info;
+            }
+        }
+        let verdict = judge(&run, &events);
+        let broken: Vec<_> = verdict.broken().map(ToString::to_string).collect();
+        assert!(broken.is_empty(), "seed {seed}: {}", broken.join("\n"));
     }
 }
 
