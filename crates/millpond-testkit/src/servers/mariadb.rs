@@ -53,6 +53,7 @@ impl Mariadb {
         server.arg("--no-defaults").arg(format!("--datadir={}", data.display()));
         server.arg(format!("--socket={}", folder.join("socket").display()));
         server.arg(format!("--pid-file={}", pid_file(&data).display()));
+        server.arg(format!("--tmpdir={}", folder.display()));
         server.arg(format!("--init-file={}", folder.join("init.sql").display()));
         server.args([&format!("--port={port}"), "--bind-address=127.0.0.1", "--skip-name-resolve"]);
         server.args(["--max-connections=300", "--innodb-log-file-size=256M"]);
@@ -128,7 +129,9 @@ fn init(data: &Path, user: Option<User>) {
     let mut init = Command::new(program("mariadb-install-db", &[]));
     init.arg("--no-defaults").arg(format!("--datadir={}", data.display()));
     init.args(["--auth-root-authentication-method=normal", "--skip-test-db", "--innodb-flush-method=nosync"]);
-    init.current_dir(std::env::temp_dir());
+    // Its temporary tables have names of which two processes may think of the same.
+    let folder = data.parent().expect("the data are in a folder of the server");
+    init.current_dir(folder).env("TMPDIR", folder);
     let ended = User::run(user, &mut init).output().expect("mariadb-install-db runs");
     assert!(ended.status.success(), "mariadb-install-db: {}", String::from_utf8_lossy(&ended.stderr));
 }
