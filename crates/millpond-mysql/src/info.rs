@@ -133,7 +133,7 @@ fn grants(database: &str, tables: &[Row], prefix: &str) -> Vec<String> {
     tables.sort_unstable();
     let grant = |table: &str| {
         let rights =
-            if table == format!("{prefix}migration") { "SELECT" } else { "SELECT, INSERT, UPDATE, DELETE" };
+            if table == format!("{prefix}migration") { "select" } else { "select, insert, update, delete" };
         format!("GRANT {rights} ON `{database}`.`{table}` TO millpond_runtime;")
     };
     tables.into_iter().map(grant).collect()
