@@ -481,7 +481,7 @@ fn a_setting_has_its_origin_and_its_secrets_hidden() {
 #[test]
 fn a_store_of_another_kind_is_refused_without_its_password() {
     let place = Place::empty();
-    let output = place.run("queue list --store mysql://ada:tulip@db/app");
+    let output = place.run("queue list --store redis://ada:tulip@db/app");
     assert_eq!(output.status.code(), Some(4));
     assert!(stderr(&output).contains("(unsupported-store)"), "{}", stderr(&output));
     assert!(!stderr(&output).contains("tulip"), "{}", stderr(&output));
