@@ -17,7 +17,7 @@ from (select 1) one
 left join millpond_claim c on c.worker = $1 and c.token is not null and c.expires_at is null
 left join millpond_cancel x on x.subscription_id = c.subscription_id and x.`partition` = c.`partition`
                                and x.log_offset between c.from_offset and c.to_offset
-order by c.subscription_id, c.`partition`, c.to_offset;
+order by c.subscription_id, c.`partition`, c.to_offset, x.log_offset;
 
 -- name: worker_end
 -- Served by the primary key.

@@ -240,7 +240,7 @@ begin
     return query
     select the_time, wished, c.subscription_id, c.partition, c.to_offset, c.token,
            case when c.token is not null then (
-               select array_agg(x.log_offset) from millpond.cancel x
+               select array_agg(x.log_offset order by x.log_offset) from millpond.cancel x
                where x.subscription_id = c.subscription_id and x.partition = c.partition
                      and x.log_offset between c.from_offset and c.to_offset) end
     from (select 1) as one
