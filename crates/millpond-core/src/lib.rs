@@ -6,8 +6,11 @@
 
 pub mod audit;
 pub mod backoff;
+pub mod batch;
+pub mod buffer;
 pub mod capability;
 pub mod check;
+pub mod dedup;
 pub mod error;
 pub mod fingerprint;
 pub mod hints;

@@ -11,6 +11,7 @@ use millpond_core::message::Leased;
 use millpond_core::settle::Verdict;
 use millpond_core::store::BoxFuture;
 
+use crate::batch::BatchOf;
 use crate::body::Body;
 use crate::job::{Job, JobContext};
 
@@ -197,7 +198,7 @@ impl States {
         self.values.insert(TypeId::of::<S>(), Box::new(value));
     }
 
-    fn find<S: Clone + Send + Sync + 'static>(&self, handler: &str) -> Result<S> {
+    pub(crate) fn find<S: Clone + Send + Sync + 'static>(&self, handler: &str) -> Result<S> {
         let found = self.values.get(&TypeId::of::<S>()).and_then(|value| value.downcast_ref::<S>());
         found.cloned().ok_or_else(|| {
             let why = format!("no state of type `{}` was given: add `.state(…)`", type_name::<S>());
@@ -214,15 +215,52 @@ impl fmt::Debug for States {
 
 /// A handler with its state, ready to run.
 #[derive(Clone)]
-pub struct Bound {
+pub struct Bound(Way);
+
+/// How a handler takes its messages.
+#[derive(Clone)]
+pub(crate) enum Way {
+    Each(Each),
+    Batch(BatchOf),
+}
+
+/// One message a call.
+#[derive(Clone)]
+pub(crate) struct Each {
     run: Arc<dyn Fn(Delivery) -> Result<BoxFuture<'static, Outcome>, Undecodable> + Send + Sync>,
 }
 
-impl Bound {
+impl Each {
     /// Decodes what was delivered, and makes the future of the run. An error noted by the job is in the
     /// outcome; the code of the handler runs in the future alone.
     pub(crate) fn start(&self, delivery: Delivery) -> Result<BoxFuture<'static, Outcome>, Undecodable> {
         (self.run)(delivery)
+    }
+}
+
+impl Bound {
+    pub(crate) const fn batch(of: BatchOf) -> Self {
+        Self(Way::Batch(of))
+    }
+
+    pub(crate) const fn way(&self) -> &Way {
+        &self.0
+    }
+
+    /// Most messages of one call.
+    pub(crate) fn messages_max(&self) -> usize {
+        match &self.0 {
+            Way::Each(_) => 1,
+            Way::Batch(of) => of.messages_max(),
+        }
+    }
+
+    /// The same, with at most this many messages a call.
+    pub(crate) fn with_messages_max(self, messages: usize) -> Self {
+        match self.0 {
+            Way::Batch(of) => Self(Way::Batch(of.with_messages_max(messages))),
+            each @ Way::Each(_) => Self(each),
+        }
     }
 }
 
@@ -277,7 +315,7 @@ macro_rules! handlers {
                         outcome
                     }))
                 };
-                Ok(Bound { run: Arc::new(run) })
+                Ok(Bound(Way::Each(Each { run: Arc::new(run) })))
             }
         }
     };
@@ -308,7 +346,8 @@ mod tests {
 
     async fn ran<B, A>(handler: impl Handler<B, A>, states: &States) -> Outcome {
         let bound = handler.bind(states).unwrap();
-        bound.start(delivery(b"7")).unwrap_or_else(|why| panic!("{}", why.error)).await
+        let Way::Each(each) = bound.way() else { panic!("it takes one message a call") };
+        each.start(delivery(b"7")).unwrap_or_else(|why| panic!("{}", why.error)).await
     }
 
     fn outcome(verdict: Verdict, error: Option<&str>, failed: bool) -> Outcome {
@@ -399,7 +438,8 @@ mod tests {
             unreachable!("it was not decoded")
         }
         let bound = handler.bind(&States::default()).unwrap();
-        let undecodable = bound.start(delivery(b"{}")).err().unwrap();
+        let Way::Each(each) = bound.way() else { panic!("it takes one message a call") };
+        let undecodable = each.start(delivery(b"{}")).err().unwrap();
         assert_eq!(undecodable.error, "body: invalid type: map, expected u32 at line 1 column 0");
     }
 }

@@ -3,6 +3,7 @@
 //! The engine holds no SQL and decides nothing about a message's fate: it moves what core decides to a store
 //! and back. A process has one [`pond::Pond`] for each store; senders, workers and upkeep share it.
 
+pub mod batch;
 pub mod body;
 pub mod handler;
 pub mod ids;

@@ -5,6 +5,7 @@
 //! only forward.
 
 mod board;
+mod call;
 mod feed;
 pub(crate) mod hands;
 mod kinds;
@@ -24,7 +25,9 @@ use std::time::Duration;
 
 use millpond_core::error::{Code, Error, Result};
 use millpond_core::poll::PollSettings;
+use millpond_core::store::CLAIM_MESSAGES_MAX;
 
+use crate::batch::BatchHandler;
 use crate::body::{Body, Raw};
 use crate::handler::{Bound, Handler, States};
 use crate::pond::Pond;
@@ -93,6 +96,7 @@ pub(crate) struct Registration {
     queue: Queue<Raw>,
     kind: KindOf,
     bind: Bind,
+    batch_max: Option<usize>,
 }
 
 enum KindOf {
@@ -126,7 +130,7 @@ impl Worker {
 
     /// Registers the handler of a queue: of messages that name no kind of their own.
     pub fn handle<B: Body, A>(self, queue: &Queue<B>, handler: impl Handler<B, A>) -> Self {
-        self.register(queue, KindOf::Own, handler)
+        self.register(queue, KindOf::Own, Box::new(|states| handler.bind(states)))
     }
 
     /// Registers the handler of one kind of a queue.
@@ -136,12 +140,52 @@ impl Worker {
         kind: impl Into<String>,
         handler: impl Handler<B, A>,
     ) -> Self {
-        self.register(queue, KindOf::Named(kind.into()), handler)
+        self.register(queue, KindOf::Named(kind.into()), Box::new(|states| handler.bind(states)))
     }
 
     /// Registers the handler of every kind of a queue that has none of its own here.
     pub fn handle_any<B: Body, C, A>(self, queue: &Queue<C>, handler: impl Handler<B, A>) -> Self {
-        self.register(queue, KindOf::Any, handler)
+        self.register(queue, KindOf::Any, Box::new(|states| handler.bind(states)))
+    }
+
+    /// Registers the batch handler of a queue, of messages that name no kind of their own: it gets up to
+    /// [`batch_max`](Self::batch_max) jobs in one call, each with its own verdict.
+    ///
+    /// ```no_run
+    /// # // It needs a store, which is in a crate of its own.
+    /// # use millpond_engine::{batch::Jobs, pond::Pond, queue::Queue, worker::Worker};
+    /// # use millpond_core::settle::Verdict;
+    /// # async fn example(pond: Pond) -> millpond_core::Result<()> {
+    /// const ROWS: Queue<String> = Queue::new("rows");
+    ///
+    /// async fn import(rows: Jobs<String>) -> Verdict {
+    ///     println!("{} rows at once", rows.len());
+    ///     Verdict::Ack
+    /// }
+    ///
+    /// Worker::new(&pond).handle_batch(&ROWS, import).batch_max(500).run().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn handle_batch<B: Body, A>(self, queue: &Queue<B>, handler: impl BatchHandler<B, A>) -> Self {
+        self.register(queue, KindOf::Own, Box::new(|states| handler.bind(states)))
+    }
+
+    /// Registers the batch handler of one kind of a queue. A call gets messages of this kind alone.
+    pub fn handle_kind_batch<B: Body, C, A>(
+        self,
+        queue: &Queue<C>,
+        kind: impl Into<String>,
+        handler: impl BatchHandler<B, A>,
+    ) -> Self {
+        self.register(queue, KindOf::Named(kind.into()), Box::new(|states| handler.bind(states)))
+    }
+
+    /// Most jobs of one call of a batch handler that was registered before, from 1 to 1,024. Default: 100. A call gets
+    /// what is there: fewer in a quiet queue, and never more than one lease holds.
+    pub fn batch_max(mut self, jobs: usize) -> Self {
+        self.registrations.last_mut().into_iter().for_each(|last| last.batch_max = Some(jobs));
+        self
     }
 
     /// How many handlers of a queue run at once here, from 1 to 256. Default: 10. A queue's own
@@ -243,26 +287,24 @@ impl Worker {
         run::run(self, async { first.next().await }, hurry).await.map(drop)
     }
 
-    fn register<B: Body, C, A>(
-        mut self,
-        queue: &Queue<C>,
-        kind: KindOf,
-        handler: impl Handler<B, A>,
-    ) -> Self {
-        self.registrations.push(Registration {
-            queue: queue.untyped(),
-            kind,
-            bind: Box::new(|states| handler.bind(states)),
-        });
+    fn register<C>(mut self, queue: &Queue<C>, kind: KindOf, bind: Bind) -> Self {
+        self.registrations.push(Registration { queue: queue.untyped(), kind, bind, batch_max: None });
         self
     }
 
     /// Binds the handlers: the kinds of each queue, in the order of their names.
     fn bind(&mut self) -> Result<Vec<(Queue<Raw>, Kinds)>> {
         let mut queues: BTreeMap<String, (Queue<Raw>, Kinds)> = BTreeMap::new();
-        for Registration { queue, kind, bind } in std::mem::take(&mut self.registrations) {
-            let bound = bind(&self.states)?;
+        for Registration { queue, kind, bind, batch_max } in std::mem::take(&mut self.registrations) {
+            let mut bound = bind(&self.states)?;
             let doing = format!("start a worker of queue `{}`", queue.name());
+            if let Some(jobs) = batch_max {
+                if !(1..=CLAIM_MESSAGES_MAX).contains(&jobs) {
+                    let why = format!("batch_max is {jobs}; it is from 1 to {CLAIM_MESSAGES_MAX}");
+                    return Err(Error::new(Code::InvalidConfig, doing).because(why));
+                }
+                bound = bound.with_messages_max(jobs);
+            }
             let name = queue.name().to_owned();
             let (_, kinds) = queues.entry(name).or_insert_with(|| (queue, Kinds::default()));
             let (added, shown) = match &kind {

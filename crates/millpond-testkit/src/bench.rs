@@ -414,6 +414,11 @@ impl Node {
         Worker::new(&self.pond)
     }
 
+    /// What lies between it and its store: faults, and messages that are stored twice.
+    pub const fn wire(&self) -> &Arc<Wire> {
+        &self.wire
+    }
+
     /// Cuts the node off from its store: nothing that it does reaches it any more.
     pub fn cut(&self) -> Option<Arc<dyn Store>> {
         self.wire.cut()

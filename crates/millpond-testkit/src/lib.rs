@@ -4,6 +4,7 @@
 pub mod bench;
 pub mod clock;
 pub mod contract;
+pub mod faults;
 pub mod gate;
 pub mod holder;
 pub mod judge;

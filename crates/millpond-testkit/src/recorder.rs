@@ -36,6 +36,7 @@ pub struct Recorder<B> {
 #[derive(Debug)]
 struct Seen<B> {
     calls: Vec<Call<B>>,
+    batches: Vec<usize>,
     running: BTreeMap<MessageId, usize>,
     overlapped: BTreeSet<MessageId>,
     peak: usize,
@@ -51,12 +52,34 @@ pub struct Visit<B> {
 impl<B: Clone> Recorder<B> {
     /// A recorder that tells `signal` of every beginning and end.
     pub fn new(clock: Arc<VirtualClock>, signal: Arc<Notify>) -> Self {
-        let seen = Seen { calls: Vec::new(), running: BTreeMap::new(), overlapped: BTreeSet::new(), peak: 0 };
+        let seen = Seen {
+            calls: Vec::new(),
+            batches: Vec::new(),
+            running: BTreeMap::new(),
+            overlapped: BTreeSet::new(),
+            peak: 0,
+        };
         Self { seen: Mutex::new(seen), clock, signal }
     }
 
     /// A handler begins.
     pub fn enter(self: &Arc<Self>, job: &Job<B>) -> Visit<B> {
+        self.begin(job);
+        Visit { recorder: Arc::clone(self), id: job.id }
+    }
+
+    /// A batch handler begins with these jobs.
+    pub fn enter_batch(self: &Arc<Self>, jobs: &[Job<B>]) -> Vec<Visit<B>> {
+        self.lock().batches.push(jobs.len());
+        jobs.iter().map(|job| self.enter(job)).collect()
+    }
+
+    /// How many jobs each call of a batch handler had.
+    pub fn batches(&self) -> Vec<usize> {
+        self.lock().batches.clone()
+    }
+
+    fn begin(&self, job: &Job<B>) {
         let Job { id, attempt, releases, .. } = *job;
         let call = Call { id, body: job.body.clone(), attempt, releases, at: self.clock.now() };
         {
@@ -71,7 +94,6 @@ impl<B: Clone> Recorder<B> {
             seen.peak = seen.peak.max(now);
         }
         self.signal.notify_waiters();
-        Visit { recorder: Arc::clone(self), id }
     }
 
     /// Every call so far.

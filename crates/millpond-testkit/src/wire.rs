@@ -1,6 +1,7 @@
 //! A store behind a wire that can be cut: so a node dies, or loses its store, inside one process.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use millpond_core::capability::Capabilities;
@@ -19,6 +20,8 @@ use millpond_core::view::{
     OutboxRow, OutboxSummary, Pause, QueueView, Scope, StoreInfo, Tallies, Tally, Wish, WorkerView,
 };
 
+use crate::faults::{self, Fault, Faults};
+
 /// A store that passes every call on, while it is connected.
 ///
 /// A call that begins while the wire is cut answers `store-unavailable`: nothing happened. One whose answer
@@ -27,6 +30,20 @@ pub struct Wire {
     capabilities: Capabilities,
     /// The store, while it is connected, and the number of cuts so far.
     end: RwLock<(Option<Arc<dyn Store>>, u64)>,
+    faults: Faults,
+    /// Every message that is sent is stored twice, as two messages.
+    doubles: AtomicBool,
+    /// What was sent, if somebody wants to know.
+    sent: Mutex<Option<Vec<SentHere>>>,
+}
+
+/// A message that was sent over a wire.
+#[derive(Debug, Clone)]
+pub struct SentHere {
+    /// The number of its queue.
+    pub queue: QueueId,
+    /// As it was given to the store.
+    pub message: NewMessage,
 }
 
 impl std::fmt::Debug for Wire {
@@ -38,7 +55,54 @@ impl std::fmt::Debug for Wire {
 impl Wire {
     /// A wire to `store`.
     pub fn to(store: Arc<dyn Store>) -> Self {
-        Self { capabilities: store.capabilities(), end: RwLock::new((Some(store), 0)) }
+        Self {
+            capabilities: store.capabilities(),
+            end: RwLock::new((Some(store), 0)),
+            faults: Faults::default(),
+            doubles: AtomicBool::new(false),
+            sent: Mutex::default(),
+        }
+    }
+
+    /// The faults of the store at its end.
+    pub const fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    /// From now on every message that is sent is stored twice, as two independent messages with two ids and two
+    /// budgets, or no longer. What is sent in a transaction is stored once.
+    pub fn double(&self, doubles: bool) {
+        self.doubles.store(doubles, Ordering::SeqCst);
+    }
+
+    /// From now on it remembers what is sent.
+    pub fn record(&self) {
+        self.sent_here().get_or_insert_default();
+    }
+
+    /// What was sent since [`record`](Self::record), in order: what the store has accepted.
+    pub fn sent(&self) -> Vec<SentHere> {
+        self.sent_here().clone().unwrap_or_default()
+    }
+
+    fn sent_here(&self) -> MutexGuard<'_, Option<Vec<SentHere>>> {
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends once or twice; answers about the first ones.
+    async fn append_all(&self, queue: QueueId, messages: Vec<NewMessage>) -> Result<Vec<Stored>> {
+        let doubles = self.doubles.load(Ordering::SeqCst);
+        let record = self.sent_here().is_some().then(|| messages.clone());
+        let all = if doubles { messages.into_iter().flat_map(twice).collect() } else { messages };
+        let mut stored =
+            self.call("append", async move |store: Arc<dyn Store>| store.append(queue, all).await).await?;
+        if doubles {
+            stored = stored.into_iter().step_by(2).collect();
+        }
+        if let (Some(messages), Some(sent)) = (record, &mut *self.sent_here()) {
+            sent.extend(messages.into_iter().map(|message| SentHere { queue, message }));
+        }
+        Ok(stored)
     }
 
     /// Cuts it; answers the store, if it was connected.
@@ -69,7 +133,17 @@ impl Wire {
     ) -> Result<T> {
         let cuts = self.cuts();
         let gone = || Error::new(Code::StoreUnavailable, doing).because("the wire is cut");
+        let fault = self.faults.next(doing);
+        match &fault {
+            Some(Fault::Unavailable) => return Err(faults::error(Code::StoreUnavailable, doing)),
+            Some(Fault::Refused(code)) => return Err(faults::error(*code, doing)),
+            Some(Fault::Held(gate)) => gate.pass().await,
+            Some(Fault::LostAnswer) | None => {}
+        }
         let answer = call(self.store().ok_or_else(gone)?).await;
+        if matches!(fault, Some(Fault::LostAnswer)) {
+            return Err(faults::error(Code::UnknownOutcome, doing));
+        }
         match answer {
             _ if self.cuts() != cuts => {
                 Err(Error::new(Code::UnknownOutcome, doing).because("the wire was cut"))
@@ -79,6 +153,14 @@ impl Wire {
             answer => answer,
         }
     }
+}
+
+/// A message and a second one that has everything of it but its id, and its dedup key: they are not the same message.
+fn twice(message: NewMessage) -> [NewMessage; 2] {
+    // The first of the random bits of an id.
+    let id = MessageId(uuid::Uuid::from_u128(message.id.0.as_u128() ^ 1 << 61));
+    let copy = NewMessage { id, dedup: None, ..message.clone() };
+    [message, copy]
 }
 
 /// The methods of a port, each passed on under its own name.
@@ -91,8 +173,11 @@ macro_rules! pass_on {
 }
 
 impl Log for Wire {
+    fn append(&self, queue: QueueId, messages: Vec<NewMessage>) -> BoxFuture<'_, Result<Vec<Stored>>> {
+        Box::pin(self.append_all(queue, messages))
+    }
+
     pass_on! {
-        fn append(queue: QueueId, messages: Vec<NewMessage>) -> Vec<Stored>;
         fn lease(request: LeaseRequest) -> Lease;
         fn settle(claims: Vec<SettleClaim>) -> Vec<Settled>;
         fn renew(renewal: Renewal) -> Renewed;

@@ -12,7 +12,10 @@ use millpond_core::store::ClaimRef;
 use millpond_core::time::Timestamp;
 use tokio::sync::Notify;
 
+use crate::batch::Desk;
+use crate::handler::Outcome;
 use crate::job::{CancelCause, JobContext};
+use crate::worker::slot::{Fault, ended};
 
 /// What must be known of a message to settle it.
 #[derive(Debug, Clone)]
@@ -43,11 +46,49 @@ impl Envelope {
 /// A handler that runs.
 #[derive(Debug)]
 pub(crate) struct Running {
-    pub(crate) envelope: Envelope,
-    pub(crate) context: Arc<JobContext>,
+    pub(crate) run: OneRun,
+    /// The other messages of the same call, and what it decides about all while it runs.
+    pub(crate) beside: Option<(Vec<OneRun>, Arc<Desk>)>,
     pub(crate) started: Instant,
     /// When it was told to stop because its time was up.
     told: Option<Instant>,
+}
+
+/// A message in the hands of a handler.
+#[derive(Debug)]
+pub(crate) struct OneRun {
+    pub(crate) envelope: Envelope,
+    pub(crate) context: Arc<JobContext>,
+}
+
+impl Running {
+    /// Every message of the call.
+    fn runs(&self) -> impl Iterator<Item = &OneRun> {
+        std::iter::once(&self.run).chain(self.beside.iter().flat_map(|(runs, _)| runs))
+    }
+
+    fn cancel(&self, cause: CancelCause) {
+        self.runs().for_each(|run| run.context.cancel(cause));
+    }
+
+    /// Every message of the call, with what was decided about it.
+    pub(crate) fn into_runs(self) -> impl Iterator<Item = (OneRun, Option<Outcome>)> {
+        let (beside, desk) = self.beside.map_or((Vec::new(), None), |(runs, desk)| (runs, Some(desk)));
+        let decided = move |place| desk.as_ref().and_then(|desk| desk.take(place));
+        std::iter::once(self.run).chain(beside).enumerate().map(move |(place, run)| (run, decided(place)))
+    }
+
+    /// What is to be settled of it by somebody else than its slot: what was decided stands.
+    fn taken_off(self, ending: &Ending, error: Option<&str>, run: Duration) -> Vec<TakenOff> {
+        let taken = |(one, decided): (OneRun, Option<Outcome>)| match decided {
+            Some(outcome) => {
+                let (ending, fault) = ended(outcome, None);
+                (one.envelope, ending, fault, run)
+            }
+            None => (one.envelope, ending.clone(), error.map(str::to_owned).into(), run),
+        };
+        self.into_runs().map(taken).collect()
+    }
 }
 
 /// The slots of one queue.
@@ -75,7 +116,7 @@ pub(crate) struct RunLimits {
 }
 
 /// A run that somebody else than its slot must settle.
-pub(crate) type TakenOff = (Envelope, Ending, Option<String>, Duration);
+pub(crate) type TakenOff = (Envelope, Ending, Fault, Duration);
 
 impl Board {
     pub(crate) fn new(slots: usize) -> Self {
@@ -84,7 +125,17 @@ impl Board {
 
     /// A handler is about to run.
     pub(crate) fn put(&self, slot: usize, envelope: Envelope, context: Arc<JobContext>, started: Instant) {
-        *self.lock(slot) = Some(Running { envelope, context, started, told: None });
+        let run = OneRun { envelope, context };
+        *self.lock(slot) = Some(Running { run, beside: None, started, told: None });
+    }
+
+    /// A batch handler is about to run with these messages.
+    pub(crate) fn put_batch(&self, slot: usize, runs: Vec<OneRun>, desk: Arc<Desk>, started: Instant) {
+        let mut runs = runs.into_iter();
+        if let Some(run) = runs.next() {
+            let beside = Some((runs.collect(), desk));
+            *self.lock(slot) = Some(Running { run, beside, started, told: None });
+        }
     }
 
     /// The slot's handler ended. `None`: it was settled without it.
@@ -128,9 +179,9 @@ impl Board {
     pub(crate) fn cancel(&self, token: Option<Token>, cause: CancelCause) {
         for slot in 0..self.slots.len() {
             if let Some(running) = &*self.lock(slot)
-                && token.is_none_or(|token| running.envelope.held.token == token)
+                && token.is_none_or(|token| running.run.envelope.held.token == token)
             {
-                running.context.cancel(cause);
+                running.cancel(cause);
             }
         }
     }
@@ -138,11 +189,11 @@ impl Board {
     /// Tells the handler of one message to stop, if it runs here.
     pub(crate) fn cancel_one(&self, token: Token, offset: Offset, cause: CancelCause) {
         for slot in 0..self.slots.len() {
-            if let Some(running) = &*self.lock(slot)
-                && running.envelope.held.token == token
-                && running.envelope.offset == offset
-            {
-                running.context.cancel(cause);
+            let place = self.lock(slot);
+            let mut runs = place.iter().flat_map(Running::runs);
+            let is_it = |run: &&OneRun| run.envelope.held.token == token && run.envelope.offset == offset;
+            if let Some(run) = runs.find(is_it) {
+                run.context.cancel(cause);
             }
         }
     }
@@ -151,47 +202,41 @@ impl Board {
     pub(crate) fn overdue(&self, limits: RunLimits, now: Instant) -> Vec<TakenOff> {
         let Some(timeout) = limits.timeout else { return Vec::new() };
         (0..self.slots.len())
-            .filter_map(|slot| self.overdue_slot(slot, timeout, limits.cancel_grace, now))
+            .flat_map(|slot| self.overdue_slot(slot, timeout, limits.cancel_grace, now))
             .collect()
     }
 
-    fn overdue_slot(
-        &self,
-        slot: usize,
-        timeout: Duration,
-        grace: Duration,
-        now: Instant,
-    ) -> Option<TakenOff> {
+    fn overdue_slot(&self, slot: usize, timeout: Duration, grace: Duration, now: Instant) -> Vec<TakenOff> {
         let mut place = self.lock(slot);
-        let running = place.as_mut()?;
+        let Some(running) = place.as_mut() else { return Vec::new() };
         let age = now.saturating_duration_since(running.started);
         match running.told {
             None if timeout <= age => {
                 running.told = Some(now);
-                running.context.cancel(CancelCause::Timeout);
-                None
+                running.cancel(CancelCause::Timeout);
+                Vec::new()
             }
             Some(told) if grace <= now.saturating_duration_since(told) => {
-                let running = place.take()?;
+                let Some(running) = place.take() else { return Vec::new() };
                 drop(place);
                 let error =
                     format!("timeout: it ran longer than {timeout:?} and did not stop within {grace:?}");
                 self.give_up(slot);
-                Some((running.envelope, Ending::Failed(Failure::Timeout), Some(error), age))
+                running.taken_off(&Ending::Failed(Failure::Timeout), Some(&error), age)
             }
-            _ => None,
+            _ => Vec::new(),
         }
     }
 
     /// Takes off every handler that still runs, at the end of a stop.
     pub(crate) fn release_all(&self, now: Instant) -> Vec<TakenOff> {
         let take = |slot| {
-            let running = self.lock(slot).take()?;
+            let Some(running) = self.lock(slot).take() else { return Vec::new() };
             self.give_up(slot);
             let run = now.saturating_duration_since(running.started);
-            Some((running.envelope, Ending::Released(Release::Shutdown), None, run))
+            running.taken_off(&Ending::Released(Release::Shutdown), None, run)
         };
-        (0..self.slots.len()).filter_map(take).collect()
+        (0..self.slots.len()).flat_map(take).collect()
     }
 
     fn give_up(&self, slot: usize) {

@@ -87,6 +87,25 @@ impl Feed {
         Popped::Message(waiting)
     }
 
+    /// Takes out at most `most` of those that come next, as long as they are of the same claim and kind as `first`: they
+    /// are handled in one call.
+    pub(crate) fn take_like(&self, first: &Waiting, most: usize) -> Vec<Waiting> {
+        let mut inner = self.lock();
+        let is_like = |waiting: &&Waiting| {
+            waiting.held.token == first.held.token && waiting.message.kind == first.message.kind
+        };
+        let count = inner.waiting.iter().take(most).take_while(is_like).count();
+        let taken: Vec<Waiting> = inner.waiting.drain(..count).collect();
+        let bytes: usize = taken.iter().map(|waiting| waiting.message.body.len()).sum();
+        inner.bytes = inner.bytes.saturating_sub(bytes);
+        let is_low = inner.waiting.len() <= inner.low_water;
+        drop(inner);
+        if is_low && !taken.is_empty() {
+            self.low.notify_one();
+        }
+        taken
+    }
+
     /// Puts back what a slot took that it may not work on.
     pub(crate) fn put_back(&self, waiting: Waiting) {
         let mut inner = self.lock();

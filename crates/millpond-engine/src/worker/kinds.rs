@@ -40,6 +40,12 @@ impl Kinds {
         self.any.replace(handler).is_none()
     }
 
+    /// Most messages of one call of any of its handlers.
+    pub(crate) fn messages_max(&self) -> usize {
+        let handlers = self.own.iter().chain(self.by_name.values()).chain(&self.any);
+        handlers.map(Bound::messages_max).max().unwrap_or(1)
+    }
+
     /// The kind as it is shared, and its handler. A message without a kind has the queue's own.
     pub(crate) fn find(&self, kind: Option<&str>) -> (Option<Arc<str>>, Option<&Bound>) {
         let Some(kind) = kind else { return (None, self.own.as_ref().or(self.any.as_ref())) };

@@ -50,7 +50,8 @@ impl Line {
         let ((waiting, waiting_bytes), (running, stuck)) =
             (self.station.feed.size(), self.station.board.counts());
         let slots = self.station.tuning.slots();
-        next_lease(InHand { slots, stuck, waiting, waiting_bytes, running }, self.speed)
+        let each = self.station.kinds.messages_max();
+        next_lease(InHand { slots, each, stuck, waiting, waiting_bytes, running }, self.speed)
     }
 
     /// Where the next lease looks: classes by weight and age, and in each the lanes by turn.

@@ -91,21 +91,23 @@ impl Speed {
 pub(crate) struct InHand {
     /// Handlers that may run at once.
     pub(crate) slots: usize,
+    /// Messages that one call may take.
+    pub(crate) each: usize,
     /// Slots that are of no use: a blocking handler outlived its timeout.
     pub(crate) stuck: usize,
     /// Leased, not started.
     pub(crate) waiting: usize,
     /// Bytes of bodies of those.
     pub(crate) waiting_bytes: usize,
-    /// Started, not ended.
+    /// Calls that have started and not ended.
     pub(crate) running: usize,
 }
 
 /// The next lease of a queue: messages and bytes at most. `None`: it has enough.
 pub(crate) fn next_lease(hand: InHand, speed: Speed) -> Option<(usize, usize)> {
-    let slots = hand.slots.saturating_sub(hand.stuck);
+    let slots = hand.slots.saturating_sub(hand.stuck).saturating_mul(hand.each);
     let target = slots.saturating_mul(speed.prefetch()).min(AHEAD_MAX);
-    let have = hand.waiting + hand.running;
+    let have = hand.waiting + hand.running.saturating_mul(hand.each);
     // Half of it may be used up before more is asked for, so that fast handlers are fed in large claims.
     let enough = if target <= slots { target } else { target / 2 + 1 };
     if enough <= have || AHEAD_BYTES_MAX <= hand.waiting_bytes {
@@ -118,7 +120,7 @@ pub(crate) fn next_lease(hand: InHand, speed: Speed) -> Option<(usize, usize)> {
 mod tests {
     use super::*;
 
-    const IDLE: InHand = InHand { slots: 10, stuck: 0, waiting: 0, waiting_bytes: 0, running: 0 };
+    const IDLE: InHand = InHand { slots: 10, each: 1, stuck: 0, waiting: 0, waiting_bytes: 0, running: 0 };
 
     /// A handler that has shown its speed for a while.
     fn speed(mean: Duration) -> Speed {
@@ -146,6 +148,15 @@ mod tests {
         check(IDLE, speed(Duration::from_micros(1)), Some(1_024));
         check(InHand { waiting: 1_024, ..IDLE }, speed(Duration::from_micros(1)), Some(1_024));
         check(InHand { waiting: 1_500, ..IDLE }, speed(Duration::from_micros(1)), None);
+    }
+
+    #[test]
+    fn a_batch_handler_gets_full_calls_for_its_free_slots() {
+        let batches = InHand { slots: 3, each: 100, ..IDLE };
+        check(batches, Speed::default(), Some(300));
+        check(InHand { running: 2, ..batches }, Speed::default(), Some(100));
+        check(InHand { running: 3, ..batches }, Speed::default(), None);
+        check(InHand { slots: 100, ..batches }, Speed::default(), Some(CLAIM_MESSAGES_MAX));
     }
 
     #[test]

@@ -333,9 +333,9 @@ impl Loop {
     fn give_back_running(&self) -> usize {
         let mut count = 0;
         for line in &self.queues {
-            for (envelope, ending, error, run) in line.station.board.release_all(Instant::now()) {
+            for (envelope, ending, fault, run) in line.station.board.release_all(Instant::now()) {
                 tracing::warn!(queue = %line.station.queue.name, id = %envelope.id, "still running at the stop");
-                line.station.settle(&envelope, ending, error.into(), run);
+                line.station.settle(&envelope, ending, fault, run);
                 count += 1;
             }
         }

@@ -14,12 +14,12 @@ use millpond_core::store::{ClaimRef, Queue};
 use tokio::sync::Notify;
 
 use crate::body::well_formed;
-use crate::handler::{Delivery, Outcome};
+use crate::handler::{Bound, Delivery, Each, Outcome, Way};
 use crate::job::{CancelCause, JobContext};
 use crate::pond::Pond;
 use crate::renewal::LeaseWatch;
 use crate::supervise::{Panic, caught, panic_text};
-use crate::worker::board::{Board, Envelope, RunLimits};
+use crate::worker::board::{Board, Envelope, OneRun, RunLimits};
 use crate::worker::feed::{Feed, Waiting};
 use crate::worker::hands::Hands;
 use crate::worker::kinds::Kinds;
@@ -44,6 +44,16 @@ pub(crate) struct Station {
     pub(crate) unit_limit: Duration,
 }
 
+/// A message that a slot works on.
+struct Taken {
+    held: ClaimRef,
+    message: Leased,
+    told_low: bool,
+    started: Instant,
+    /// How long the one before it took in this slot.
+    last: Duration,
+}
+
 /// A handler that takes longer may be one that blocks its thread.
 const QUICK: Duration = Duration::from_millis(1);
 
@@ -58,8 +68,8 @@ pub(crate) async fn run(station: Arc<Station>, number: usize) {
 }
 
 /// How a handler's future ended.
-enum Ended {
-    Returned(Outcome),
+pub(super) enum Ended<O> {
+    Returned(O),
     Panicked(Panic),
     /// It was taken off the board, and is dropped.
     Dropped,
@@ -173,7 +183,7 @@ impl Station {
 
     /// Works on one message, taken at `began`; `last` is how long the one before it took in this slot.
     async fn work(&self, slot: usize, waiting: Waiting, began: Instant, last: Duration) {
-        let Waiting { held, message, told_low, .. } = waiting;
+        let Waiting { held, message, told_low, since } = waiting;
         let started = self.lease.live(began).await;
         if !self.hands.holds(held.token) {
             return;
@@ -187,7 +197,28 @@ impl Station {
             self.settle(&envelope, ending, error.into(), Duration::ZERO);
             return;
         }
-        let Some(handler) = handler else { return };
+        match handler.map(Bound::way) {
+            Some(Way::Each(handler)) => {
+                let taken = Taken { held, message, told_low, started, last };
+                self.work_on_one(slot, taken, envelope, kind, handler).await;
+            }
+            Some(Way::Batch(handler)) => {
+                let first = Waiting { held, message, since, told_low };
+                self.work_on_batch(slot, first, &kind, handler, started).await;
+            }
+            None => {}
+        }
+    }
+
+    async fn work_on_one(
+        &self,
+        slot: usize,
+        taken: Taken,
+        envelope: Envelope,
+        kind: Option<Arc<str>>,
+        handler: &Each,
+    ) {
+        let Taken { held, message, told_low, started, last } = taken;
         let context = JobContext::new(self.pond.clone(), held, message.offset, self.unit_limit);
         let kind = kind.unwrap_or_else(|| Arc::clone(&self.name));
         let delivery =
@@ -227,14 +258,14 @@ impl Station {
 
     /// Tells the handlers whose time is up to stop, and settles those that did not within the grace.
     pub(crate) fn give_up_overdue(&self, now: Instant) {
-        for (envelope, ending, error, run) in self.board.overdue(self.tuning.limits(), now) {
+        for (envelope, ending, fault, run) in self.board.overdue(self.tuning.limits(), now) {
             tracing::warn!(queue = %self.queue.name, id = %envelope.id, "a handler was given up");
-            self.settle(&envelope, ending, error.into(), run);
+            self.settle(&envelope, ending, fault, run);
         }
     }
 
     /// What speaks against running a message at all.
-    fn not_runnable(&self, message: &Leased, known: bool) -> Option<(Ending, Option<String>)> {
+    pub(super) fn not_runnable(&self, message: &Leased, known: bool) -> Option<(Ending, Option<String>)> {
         if !message.intact {
             return Some((Ending::Undecodable, Some("the stored body differs from its checksum".to_owned())));
         }
@@ -250,12 +281,12 @@ impl Station {
         policy.expired(self.lease.database_now()).then_some((Ending::Expired, None))
     }
 
-    async fn watch(
+    pub(super) async fn watch<O>(
         &self,
         slot: usize,
         context: Arc<JobContext>,
-        handler: impl Future<Output = Outcome>,
-    ) -> Ended {
+        handler: impl Future<Output = O>,
+    ) -> Ended<O> {
         tokio::select! {
             biased;
             ended = caught(context.scope(handler)) => ended.map_or_else(Ended::Panicked, Ended::Returned),
@@ -263,30 +294,31 @@ impl Station {
         }
     }
 
-    fn ended(&self, slot: usize, ended: Ended) {
+    fn ended(&self, slot: usize, result: Ended<Outcome>) {
         // Nothing there: it was settled without us, and a late result is ignored.
         let Some(running) = self.board.take(slot) else { return };
-        let run = running.started.elapsed();
-        self.run_times.add(run);
-        let (ending, fault) = match ended {
-            Ended::Returned(Outcome { verdict: Verdict::Ack, .. }) => {
-                (Ending::Returned(Verdict::Ack), Fault::default())
-            }
-            Ended::Returned(_) | Ended::Panicked(_) if running.context.has_committed() => {
-                let (queue, id) = (&self.queue.name, running.envelope.id);
-                tracing::warn!(%queue, %id, "a handler committed its effects and did not acknowledge: it is done");
-                (Ending::Returned(Verdict::Ack), Fault::default())
-            }
-            Ended::Returned(Outcome { error, failed: true, class, .. }) => {
-                (failed(running.context.cause()), Fault { text: error, class })
-            }
-            Ended::Returned(Outcome { verdict, error, class, .. }) => {
-                (Ending::Returned(verdict), Fault { text: error, class })
-            }
+        let took = running.started.elapsed();
+        self.run_times.add(took);
+        let run = running.run;
+        let (ending, fault) = match result {
+            Ended::Returned(outcome) => ended(outcome, run.context.cause()),
             Ended::Panicked(panic) => (Ending::Failed(Failure::Panic), Some(panic_text(&*panic)).into()),
             Ended::Dropped => (Ending::Failed(Failure::Timeout), Fault::default()),
         };
-        self.settle(&running.envelope, ending, fault, run);
+        self.settle_run(&run, ending, fault, took);
+    }
+
+    /// Settles a message that a handler had, unless it is done by what the handler committed.
+    pub(super) fn settle_run(&self, run: &OneRun, ending: Ending, fault: Fault, took: Duration) {
+        if ending != Ending::Returned(Verdict::Ack)
+            && !matches!(ending, Ending::Failed(Failure::Timeout))
+            && run.context.has_committed()
+        {
+            let (queue, id) = (&self.queue.name, run.envelope.id);
+            tracing::warn!(%queue, %id, "a handler committed its effects and did not acknowledge: it is done");
+            return self.settle(&run.envelope, Ending::Returned(Verdict::Ack), Fault::default(), took);
+        }
+        self.settle(&run.envelope, ending, fault, took);
     }
 
     /// Gives back a message that no handler has seen.
@@ -335,6 +367,15 @@ impl Station {
     }
 }
 
+/// What the outcome of a handler means, given why it was told to stop.
+pub(crate) fn ended(outcome: Outcome, cause: Option<CancelCause>) -> (Ending, Fault) {
+    match outcome {
+        Outcome { verdict: Verdict::Ack, .. } => (Ending::Returned(Verdict::Ack), Fault::default()),
+        Outcome { error, failed: true, class, .. } => (failed(cause), Fault { text: error, class }),
+        Outcome { verdict, error, class, .. } => (Ending::Returned(verdict), Fault { text: error, class }),
+    }
+}
+
 /// What it means that a handler returned an error, given why it was told to stop.
 const fn failed(cause: Option<CancelCause>) -> Ending {
     match cause {
@@ -366,17 +407,20 @@ fn redacted(settlement: Settlement) -> Settlement {
 }
 
 /// If the slot's task is aborted while its handler runs, the message is not forgotten.
-struct Aborted<'a> {
-    station: &'a Station,
-    slot: usize,
+pub(super) struct Aborted<'a> {
+    pub(super) station: &'a Station,
+    pub(super) slot: usize,
 }
 
 impl Drop for Aborted<'_> {
     fn drop(&mut self) {
         if let Some(running) = self.station.board.take(self.slot) {
-            let (run, error) = (running.started.elapsed(), "its task was aborted".to_owned());
-            let (ending, fault) = (Ending::Failed(Failure::Error), Some(error).into());
-            self.station.settle(&running.envelope, ending, fault, run);
+            let (took, error) = (running.started.elapsed(), "its task was aborted".to_owned());
+            let failed = || (Ending::Failed(Failure::Error), Some(error.clone()).into());
+            for (run, decided) in running.into_runs() {
+                let (ending, fault) = decided.map_or_else(failed, |outcome| ended(outcome, None));
+                self.station.settle(&run.envelope, ending, fault, took);
+            }
         }
     }
 }

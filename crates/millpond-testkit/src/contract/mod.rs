@@ -4,6 +4,7 @@
 //! A scenario gets a fresh store and queues that nobody else has. It waits for what it expects and never for a
 //! time, and asserts sets and counts, never a sequence.
 
+pub mod batches;
 pub mod delay;
 pub mod delivery;
 pub mod field_reports;
@@ -110,6 +111,13 @@ macro_rules! contract {
                 the_outbox_is_listed_as_it_is_due
                 messages_are_found_by_what_they_carry
                 a_cursor_is_stable_while_rows_arrive
+            }
+            batches {
+                a_batch_handler_gets_messages_together_each_with_its_own_verdict
+                a_batch_that_breaks_down_comes_one_by_one_and_only_the_culprit_pays
+                what_a_batch_decided_before_its_time_was_up_stands
+                two_messages_of_one_send_have_two_budgets_in_a_batch
+                poison_in_a_batch_dies_alone
             }
             listeners {
                 c046_only_the_node_with_a_handler_is_called
