@@ -30,6 +30,7 @@ pub mod store_url;
 pub mod text;
 pub mod time;
 pub mod view;
+pub mod within;
 
 pub use backoff::{Backoff, Jitter};
 pub use error::{Code, Error, ErrorKind, Result};

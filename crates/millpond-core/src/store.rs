@@ -26,6 +26,7 @@ use crate::view::{
     OutboxRow, OutboxSummary, Pause, QueueView, Scope, StoreInfo, Tallies, Tally, Wish, WorkerFacts,
     WorkerView,
 };
+use crate::within::Within;
 
 /// A future of a port.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -346,6 +347,9 @@ pub trait Log: Send + Sync {
 pub trait Outbox: Send + Sync {
     /// Moves at most `rows_max` due rows to the log, each deleted and appended in one transaction.
     fn relay(&self, rows_max: usize) -> BoxFuture<'_, Result<Relayed>>;
+
+    /// Which of these messages, sent in transactions of others, are in the outbox now: their transactions were committed.
+    fn arrived(&self, ids: Vec<MessageId>) -> BoxFuture<'_, Result<Vec<MessageId>>>;
 }
 
 /// What people ask about the present. Every answer is of one moment, and none changes anything.
@@ -519,7 +523,7 @@ pub trait Admin: Send + Sync {
 }
 
 /// A whole store.
-pub trait Store: Log + Outbox + Inspect + History + Operate + Admin {
+pub trait Store: Log + Outbox + Within + Inspect + History + Operate + Admin {
     /// What it can do.
     fn capabilities(&self) -> Capabilities;
 }

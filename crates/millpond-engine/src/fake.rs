@@ -19,6 +19,8 @@ use millpond_core::view::{
     AuditLine, DeadLetterView, EventView, FailureGroup, Find, Found, GroupBy, MessageRow, MessageView,
     OutboxRow, OutboxSummary, Pause, QueueView, Scope, StoreInfo, Tallies, Tally, Wish, WorkerView,
 };
+use millpond_core::within::{Dialect, Hold, Row, Statement, Value, Within};
+use tokio::sync::Notify;
 
 /// A leased message with this body.
 pub(crate) fn leased(body: &[u8]) -> Leased {
@@ -57,6 +59,12 @@ pub(crate) struct FakeStore {
     declarations: AtomicUsize,
     hangs: AtomicBool,
     closed: AtomicBool,
+    relays: AtomicUsize,
+    relayed: Notify,
+    looks: AtomicUsize,
+    looked: Notify,
+    /// Messages of transactions of others are there from this look on.
+    arrive_after: AtomicUsize,
 }
 
 impl FakeStore {
@@ -98,6 +106,31 @@ impl FakeStore {
     /// From now on nothing is answered.
     pub(crate) fn hang(&self) {
         self.hangs.store(true, Ordering::Relaxed);
+    }
+
+    /// How often the relay ran.
+    pub(crate) fn relays(&self) -> usize {
+        self.relays.load(Ordering::Relaxed)
+    }
+
+    /// Waits until the relay has run since the last call.
+    pub(crate) async fn relayed(&self) {
+        self.relayed.notified().await;
+    }
+
+    /// How often messages of others were looked for.
+    pub(crate) fn looks(&self) -> usize {
+        self.looks.load(Ordering::Relaxed)
+    }
+
+    /// Waits until they were looked for since the last call.
+    pub(crate) async fn looked(&self) {
+        self.looked.notified().await;
+    }
+
+    /// Messages of transactions of others are there from this look on.
+    pub(crate) fn arrive_after(&self, looks: usize) {
+        self.arrive_after.store(looks, Ordering::Relaxed);
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -210,7 +243,49 @@ impl port::Log for FakeStore {
 
 impl port::Outbox for FakeStore {
     fn relay(&self, _: usize) -> BoxFuture<'_, Result<port::Relayed>> {
-        self.refuse()
+        self.relays.fetch_add(1, Ordering::Relaxed);
+        self.relayed.notify_one();
+        self.answer(Ok(port::Relayed::default()))
+    }
+
+    fn arrived(&self, ids: Vec<MessageId>) -> BoxFuture<'_, Result<Vec<MessageId>>> {
+        let looks = self.looks.fetch_add(1, Ordering::Relaxed) + 1;
+        self.looked.notify_one();
+        let there = if self.arrive_after.load(Ordering::Relaxed) <= looks { ids } else { Vec::new() };
+        self.answer(Ok(there))
+    }
+}
+
+/// A transaction writes straight into the log; its statements say what they do.
+impl Within for FakeStore {
+    fn dialect(&self) -> Dialect {
+        Dialect::Sqlite
+    }
+
+    fn find_queue(&self, name: &str) -> Statement {
+        Statement::question("find", vec![Value::Text(Some(name.to_owned()))])
+    }
+
+    fn found_queue(&self, name: &str, _: Vec<Row>) -> Result<Option<Queue>> {
+        let queue = Queue { id: QueueId(1), name: name.to_owned(), settings: QueueSettings::DEFAULT };
+        Ok((name == "stored").then_some(queue))
+    }
+
+    fn later_release(&self) -> Option<Statement> {
+        None
+    }
+
+    fn hold(&self, _: QueueId, _: Hold<'_>) -> Vec<Statement> {
+        Vec::new()
+    }
+
+    fn put(&self, _: QueueId, messages: &[&NewMessage]) -> Vec<Statement> {
+        let bodies = messages.iter().map(|message| Value::Bytes(Some(message.body.clone())));
+        vec![Statement::change("put", bodies.collect())]
+    }
+
+    fn checksum(&self, _: &[u8]) -> i64 {
+        0
     }
 }
 

@@ -274,6 +274,6 @@ pub(crate) fn wait(due: Option<Due>) -> Option<i64> {
 }
 
 /// Headers as they are stored: a JSON object of texts, or nothing.
-fn headers_text(headers: &Headers) -> Option<String> {
+pub(crate) fn headers_text(headers: &Headers) -> Option<String> {
     (!headers.is_empty()).then(|| serde_json::json!(headers).to_string())
 }

@@ -59,9 +59,11 @@ mod take_over;
 mod tallies;
 mod unit;
 mod waiting;
+mod within;
 
 pub use connect::{MysqlStore, Options, schema};
 pub use location::Location;
 pub use migrate::Migration;
 pub use mysql_async;
 pub use unit::MysqlTx;
+pub use within::Driver;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use millpond_core::error::{Code, Error, Result};
+use millpond_core::message::MessageId;
 use millpond_core::store::{BoxFuture, Outbox, QueueId, Relayed};
 use millpond_core::time::Timestamp;
 
@@ -44,6 +45,15 @@ impl Outbox for MysqlStore {
             queues.dedup();
             let next_due = Option::<i64>::map(next_due, Timestamp::from_micros);
             Ok(Relayed { moved: moved.len(), queues, next_due })
+        })
+    }
+
+    fn arrived(&self, ids: Vec<MessageId>) -> BoxFuture<'_, Result<Vec<MessageId>>> {
+        let doing = "look for messages of a transaction";
+        self.main.call(doing, Lost::AskAgain, async move |connection: &mut Connection| {
+            let ids = List(ids.iter().map(|id| id.0).collect());
+            let rows = connection.rows("outbox_known", &[&ids]).await?;
+            Ok(rows.iter().map(|row| MessageId(row.get(0))).collect())
         })
     }
 }

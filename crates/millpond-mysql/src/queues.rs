@@ -157,16 +157,28 @@ pub(crate) fn overlaid(
 
 /// A queue, and changes of which some may be of others.
 fn queue_row(row: &Row, changes: &[Row]) -> Result<Stored, Error> {
-    let (name, declared): (String, String) = (row.get(1), row.get(2));
-    let broken = |error| internal(&format!("read the settings of queue `{name}`"), error);
-    let declared = declared_settings(&declared).map_err(broken)?;
     let own = changes.iter().filter(|change| change.get::<_, i64>(0) == row.get::<_, i64>(0));
+    let own = own.map(|change| (change.get(1), change.get(2)));
+    let declared: String = row.get(2);
+    stored_of(row.get(0), row.get(1), &declared, row.get(3), own)
+}
+
+/// A queue from what is stored of it.
+pub(crate) fn stored_of(
+    id: i64,
+    name: String,
+    declared: &str,
+    delivery: String,
+    changes: impl Iterator<Item = (String, String)>,
+) -> Result<Stored, Error> {
+    let broken = |error| internal(&format!("read the settings of queue `{name}`"), error);
+    let declared = declared_settings(declared).map_err(broken)?;
     // What cannot be read counts as not changed.
-    let changes = own.filter_map(|change| Some((change.get(1), serde_json::from_str(change.get(2)).ok()?)));
+    let changes = changes.filter_map(|(setting, value)| Some((setting, serde_json::from_str(&value).ok()?)));
     let changes = known(changes.collect());
     let settings = overlaid(&name, &declared, &changes)?;
-    let queue = Queue { id: QueueId(row.get(0)), name: name.clone(), settings };
-    Ok(Stored { queue, declared, delivery: row.get(3), changes })
+    let queue = Queue { id: QueueId(id), name, settings };
+    Ok(Stored { queue, declared, delivery, changes })
 }
 
 /// Settings as they were declared, by this release or a later one: what only that one knows is its own affair.

@@ -11,7 +11,7 @@ use millpond_core::error::{Code, Error};
 const PACKET_HEAD_BYTES: usize = 64;
 
 /// The time of the server, in microseconds since 1970, whatever the session's time zone is: at the start of a statement.
-const SERVER_NOW: &[u8] = b"timestampdiff(microsecond,'1970-01-01',utc_timestamp(6))";
+pub(crate) const SERVER_NOW: &[u8] = b"timestampdiff(microsecond,'1970-01-01',utc_timestamp(6))";
 
 /// Statements that one packet takes to the server.
 #[derive(Debug, Default)]

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use crate::migrate;
 use crate::sabotage::sabotaged;
 
-const FILES: [&str; 17] = [
+const FILES: [&str; 18] = [
     include_str!("../sql/queue.sql"),
     include_str!("../sql/log.sql"),
     include_str!("../sql/claim.sql"),
@@ -28,6 +28,7 @@ const FILES: [&str; 17] = [
     include_str!("../sql/run_log.sql"),
     include_str!("../sql/tally.sql"),
     include_str!("../sql/info.sql"),
+    include_str!("../sql/within.sql"),
 ];
 
 /// What the names of tables begin with if the URL says nothing; the files are written for it.

@@ -56,9 +56,11 @@ mod tls;
 mod unit;
 mod waiting;
 mod wake;
+mod within;
 
 pub use connect::{Options, PostgresStore, schema};
 pub use location::Location;
 pub use migrate::Migration;
 pub use tokio_postgres;
 pub use unit::PostgresTx;
+pub use within::Driver;

@@ -1,9 +1,11 @@
 //! The outbox of the store: due rows move to the log, each deleted and appended in one transaction.
 
 use millpond_core::error::Result;
+use millpond_core::message::MessageId;
 use millpond_core::store::{BoxFuture, Outbox, QueueId, Relayed};
 use millpond_core::time::Timestamp;
 use tokio_postgres::types::Type;
+use uuid::Uuid;
 
 use crate::connect::PostgresStore;
 use crate::connection::Connection;
@@ -19,6 +21,14 @@ impl Outbox for PostgresStore {
                 self.wake.tell();
             }
             Ok(relayed)
+        })
+    }
+
+    fn arrived(&self, ids: Vec<MessageId>) -> BoxFuture<'_, Result<Vec<MessageId>>> {
+        self.read("look for messages of a transaction", async move |connection: &mut Connection| {
+            let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+            let rows = connection.rows("within_arrived", &[(&ids, Type::UUID_ARRAY)]).await?;
+            Ok(rows.iter().map(|row| MessageId(row.get(0))).collect())
         })
     }
 }

@@ -145,18 +145,28 @@ pub(crate) fn overlaid(
 }
 
 fn queue_row(row: &Row) -> Result<Stored, Error> {
-    let (name, declared): (String, String) = (row.get(1), row.get(2));
-    let broken = |error| internal(&format!("read the settings of queue `{name}`"), error);
-    let declared = declared_settings(&declared).map_err(broken)?;
     let settings: Option<Vec<String>> = row.get(4);
     let values: Option<Vec<String>> = row.get(5);
     let changes = settings.unwrap_or_default().into_iter().zip(values.unwrap_or_default());
+    stored_of(row.get(0), row.get(1), row.get(2), row.get(3), changes)
+}
+
+/// A queue from what is stored of it.
+pub(crate) fn stored_of(
+    id: i32,
+    name: String,
+    declared: &str,
+    delivery: String,
+    changes: impl Iterator<Item = (String, String)>,
+) -> Result<Stored, Error> {
+    let broken = |error| internal(&format!("read the settings of queue `{name}`"), error);
+    let declared = declared_settings(declared).map_err(broken)?;
     // What cannot be read counts as not changed.
     let changes = changes.filter_map(|(setting, value)| Some((setting, serde_json::from_str(&value).ok()?)));
     let changes = known(changes.collect());
     let settings = overlaid(&name, &declared, &changes)?;
-    let queue = Queue { id: QueueId(row.get::<_, i32>(0).into()), name: name.clone(), settings };
-    Ok(Stored { queue, declared, delivery: row.get(3), changes })
+    let queue = Queue { id: QueueId(id.into()), name, settings };
+    Ok(Stored { queue, declared, delivery, changes })
 }
 
 /// Settings as they were declared, by this release or a later one: what only that one knows is its own affair.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use crate::migrate;
 
-const FILES: [&str; 16] = [
+const FILES: [&str; 17] = [
     include_str!("../sql/verb.sql"),
     include_str!("../sql/queue.sql"),
     include_str!("../sql/log.sql"),
@@ -22,6 +22,7 @@ const FILES: [&str; 16] = [
     include_str!("../sql/run_log.sql"),
     include_str!("../sql/tally.sql"),
     include_str!("../sql/info.sql"),
+    include_str!("../sql/within.sql"),
 ];
 
 /// The schema's name if the URL gives none; the files are written for it.

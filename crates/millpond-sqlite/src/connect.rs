@@ -59,6 +59,7 @@ pub struct SqliteStore {
     pub(crate) probe: Probe,
     /// `None` in memory.
     pub(crate) file: Option<FileOf>,
+    pub(crate) clock: Arc<dyn Clock>,
     capabilities: Capabilities,
 }
 
@@ -93,7 +94,7 @@ impl SqliteStore {
             Connection::open_in_memory().map_err(|error| unreachable_store("in memory", &error))?;
         prepare(&mut conn).map_err(|error| unreachable_store("in memory", &error))?;
         migrate::up(&conn, options.clock.micros())?;
-        let writer = Writer::start(conn, options.clock, None, Draft::default())?;
+        let writer = Writer::start(conn, options.clock.clone(), None, Draft::default())?;
         let capabilities = capabilities::MEMORY;
         Ok(Self {
             writer,
@@ -102,6 +103,7 @@ impl SqliteStore {
             asker: None,
             probe: Probe::none(),
             file: None,
+            clock: options.clock,
             capabilities,
         })
     }
@@ -137,9 +139,10 @@ impl SqliteStore {
             )?,
             renewal: Some(Lane::start("millpond-renewal", renewing, clock.clone())?),
             asker: Some(Asker { path: path.to_owned(), clock: clock.clone(), lane: Mutex::default() }),
-            reader: Some(Lane::start("millpond-reader", reading, clock)?),
+            reader: Some(Lane::start("millpond-reader", reading, clock.clone())?),
             probe: Probe::start(probing)?,
             file: Some(FileOf { path: path.to_owned(), synchronous }),
+            clock,
             capabilities: capabilities::FILE,
         })
     }

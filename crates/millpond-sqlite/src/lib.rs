@@ -54,6 +54,7 @@ mod unit;
 mod waiting;
 mod wal;
 mod walk;
+mod within;
 mod writer;
 
 pub use clock::SystemClock;
@@ -62,3 +63,4 @@ pub use location::{Location, Synchronous};
 pub use migrate::Migration;
 pub use rusqlite;
 pub use unit::SqliteTx;
+pub use within::Driver;

@@ -12,6 +12,9 @@ const MIGRATIONS: [(&str, &str); 2] = [
     ("0002_operations", include_str!("../migrations/0002_operations.sql")),
 ];
 
+/// The number of the last one.
+pub(crate) const LAST: usize = MIGRATIONS.len();
+
 /// A migration as people see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Migration {

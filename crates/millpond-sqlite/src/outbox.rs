@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use millpond_core::error::Result;
+use millpond_core::message::MessageId;
 use millpond_core::pick::Lane;
 use millpond_core::reason::OutboxReason;
 use millpond_core::store::{BoxFuture, Outbox, QueueId, Relayed};
@@ -18,6 +19,19 @@ use crate::writer::{Durable, Tx};
 impl Outbox for SqliteStore {
     fn relay(&self, rows_max: usize) -> BoxFuture<'_, Result<Relayed>> {
         self.writer.write(Durable::No, "move due messages to the log", move |tx| tx.relay(rows_max))
+    }
+
+    fn arrived(&self, ids: Vec<MessageId>) -> BoxFuture<'_, Result<Vec<MessageId>>> {
+        self.read("look for messages of a transaction", move |conn, _| {
+            let mut arrived = conn.prepare_cached(sql("within_arrived"))?;
+            let mut there = Vec::new();
+            for id in &ids {
+                if arrived.exists([id.0])? {
+                    there.push(*id);
+                }
+            }
+            Ok(there)
+        })
     }
 }
 

@@ -131,20 +131,28 @@ pub(crate) fn overlaid(
 }
 
 fn queue_row(row: &Row<'_>) -> rusqlite::Result<Tried<Stored>> {
-    let (name, declared, changes): (String, String, String) = (row.get(1)?, row.get(2)?, row.get(4)?);
-    let (id, delivery) = (QueueId(row.get(0)?), row.get(3)?);
-    let stored = || -> Result<Stored, Error> {
-        let broken = |error| internal(&format!("read the settings of queue `{name}`"), error);
-        let declared = declared_settings(&declared).map_err(broken)?;
-        let changes = match changes.as_str() {
-            "{}" => Map::new(),
-            changes => known(serde_json::from_str(changes).map_err(broken)?),
-        };
-        let settings = overlaid(&name, &declared, &changes)?;
-        let queue = Queue { id, name: name.clone(), settings };
-        Ok(Stored { queue, declared, delivery, changes })
+    let (id, name, declared): (i64, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+    let (delivery, changes): (String, String) = (row.get(3)?, row.get(4)?);
+    Ok(stored_of(QueueId(id), name, &declared, delivery, &changes).map_err(Into::into))
+}
+
+/// A queue from what is stored of it.
+pub(crate) fn stored_of(
+    id: QueueId,
+    name: String,
+    declared: &str,
+    delivery: String,
+    changes: &str,
+) -> Result<Stored, Error> {
+    let broken = |error| internal(&format!("read the settings of queue `{name}`"), error);
+    let declared = declared_settings(declared).map_err(broken)?;
+    let changes = match changes {
+        "{}" => Map::new(),
+        changes => known(serde_json::from_str(changes).map_err(broken)?),
     };
-    Ok(stored().map_err(Into::into))
+    let settings = overlaid(&name, &declared, &changes)?;
+    let queue = Queue { id, name, settings };
+    Ok(Stored { queue, declared, delivery, changes })
 }
 
 /// Settings as they were declared, by this release or a later one: what only that one knows is its own affair.

@@ -20,6 +20,7 @@ const FILES: &[&str] = &[
     include_str!("../sql/info.sql"),
     include_str!("../sql/retention.sql"),
     include_str!("../sql/operate.sql"),
+    include_str!("../sql/within.sql"),
 ];
 
 /// The statement of this name.

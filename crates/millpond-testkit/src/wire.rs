@@ -19,6 +19,7 @@ use millpond_core::view::{
     AuditLine, DeadLetterView, EventView, FailureGroup, Find, Found, GroupBy, MessageRow, MessageView,
     OutboxRow, OutboxSummary, Pause, QueueView, Scope, StoreInfo, Tallies, Tally, Wish, WorkerView,
 };
+use millpond_core::within::{Dialect, Hold, Row, Statement, Within};
 
 use crate::faults::{self, Fault, Faults};
 
@@ -201,6 +202,44 @@ impl Log for Wire {
 impl Outbox for Wire {
     pass_on! {
         fn relay(rows_max: usize) -> Relayed;
+        fn arrived(ids: Vec<MessageId>) -> Vec<MessageId>;
+    }
+}
+
+/// What needs no connection is asked of the store, which must be there.
+impl Wire {
+    fn within(&self) -> Arc<dyn Store> {
+        self.store().expect("the wire is connected")
+    }
+}
+
+impl Within for Wire {
+    fn dialect(&self) -> Dialect {
+        self.within().dialect()
+    }
+
+    fn find_queue(&self, name: &str) -> Statement {
+        self.within().find_queue(name)
+    }
+
+    fn found_queue(&self, name: &str, rows: Vec<Row>) -> Result<Option<Queue>> {
+        self.within().found_queue(name, rows)
+    }
+
+    fn later_release(&self) -> Option<Statement> {
+        self.within().later_release()
+    }
+
+    fn hold(&self, queue: QueueId, hold: Hold<'_>) -> Vec<Statement> {
+        self.within().hold(queue, hold)
+    }
+
+    fn put(&self, queue: QueueId, messages: &[&NewMessage]) -> Vec<Statement> {
+        self.within().put(queue, messages)
+    }
+
+    fn checksum(&self, body: &[u8]) -> i64 {
+        self.within().checksum(body)
     }
 }
 

@@ -71,17 +71,17 @@ end
 $$;
 
 -- Holds dedup keys, in the order given, and answers who holds each. A key that another transaction holds is waited
--- for, so this comes before the append lock and has a limit of its own (R16).
+-- for, so this comes before the append lock and has a limit of its own (R16), which ends with the function: the rest of the
+-- transaction may be a user's.
 -- What is there is served by the primary key of millpond.dedup.
 create function millpond.dedup_hold(
     given_now bigint, a_queue integer, dedup_keys text[], ids uuid[], checksums integer[], windows bigint[]
 ) returns table (message_id uuid, checksum integer) language plpgsql
-set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off as $$
+set lock_timeout = '5s' set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
     the_time bigint := millpond.time_of(given_now);
 begin
-    perform set_config('lock_timeout', '5s', true);
     for i in 1..cardinality(ids) loop
         insert into millpond.dedup as d (queue_id, dedup_key, message_id, checksum, expires_at)
         values (a_queue, dedup_keys[i], ids[i], checksums[i], the_time + windows[i])
