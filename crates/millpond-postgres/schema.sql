@@ -250,16 +250,22 @@ CREATE UNIQUE INDEX subscription_queue_id_name_key ON subscription USING btree (
 CREATE UNIQUE INDEX upkeep_pkey ON upkeep USING btree (duty)
 CREATE UNIQUE INDEX worker_pkey ON worker USING btree (id)
 function append(given_now bigint, a_queue integer, a_partition integer, ids uuid[], checksums integer[], bodies bytea[], kinds text[], keys text[], content_types text[], headers text[], attempts_max bigint[], retry_at bigint[], retry_in bigint[], stat_kinds text[], stat_counts integer[]) returns bigint
+function crc32(body bytea) returns integer
 function dedup_hold(given_now bigint, a_queue integer, dedup_keys text[], ids uuid[], checksums integer[], windows bigint[]) returns TABLE(message_id uuid, checksum integer)
 function expired(given_now bigint, a_worker text, since bigint, claims_max integer) returns TABLE(subscription integer, partition integer, to_offset bigint, from_offset bigint, done bit varying, token uuid, worker text, in_hand integer)
+function instant_of(given text) returns bigint
 function lease(given_now bigint, a_queue integer, classes smallint[], lanes smallint[], messages_max integer, bytes_max bigint, hands_empty boolean, a_token uuid, a_worker text) returns TABLE(subscription integer, partition integer, leased_at bigint, to_offset bigint, log_offset bigint, message_id uuid, attempt integer, releases integer, suspect smallint, sent_at bigint, attempts_max bigint, retry_until bigint, checksum integer, kind text, key text, content_type text, headers text, body bytea)
 function move_cursor(given_now bigint, a_subscription integer, a_partition integer, from_cursor bigint, from_marker boolean, to_cursor bigint) returns void
 function outbox_put(given_now bigint, a_queue integer, ids uuid[], checksums integer[], bodies bytea[], kinds text[], keys text[], content_types text[], headers text[], attempts_max bigint[], retry_at bigint[], retry_in bigint[], classes smallint[], reasons text[], due_at bigint[], due_in bigint[]) returns SETOF uuid
 function partition_of(a_queue integer, a_class smallint, a_lane smallint) returns integer
 function published_after(a_partition integer, low bigint, high bigint, instant bigint) returns bigint
 function pulse(given_now bigint, queues integer[], paused boolean) returns TABLE(now bigint, next_due bigint, declarations bigint, queue_id integer, class smallint, lane smallint, ready bigint, oldest bigint)
+function refuse(code text, why text, queue text) returns void
 function relay(given_now bigint, rows_max integer) returns TABLE(moved integer, queues integer[], next_due bigint)
 function renew(given_now bigint, a_worker text, a_host text, its_queues text[], its_slots integer, its_busy integer, its_error text, a_lease bigint, its_facts text) returns TABLE(now bigint, wish text, subscription integer, partition integer, to_offset bigint, token uuid, cancels bigint[])
+function send(queue text, body text, options jsonb DEFAULT '{}'::jsonb) returns uuid
+function send(queue text, body bytea, options jsonb DEFAULT '{}'::jsonb) returns uuid
+function send(queue text, body jsonb, options jsonb DEFAULT '{}'::jsonb) returns uuid
 function settle(given_now bigint, subscriptions integer[], partitions integer[], to_offsets bigint[], tokens uuid[], new_dones bit varying[], new_runs bit varying[], have_cases boolean[], case_claims integer[], case_offsets bigint[], case_dead boolean[], case_reasons text[], case_lanes smallint[], case_events text[], case_event_reasons text[], case_due_at bigint[], case_due_in bigint[], case_attempts integer[], case_releases integer[], case_suspects smallint[], case_errors text[], case_details text[], case_classes text[], case_fingerprints text[], case_runs bigint[], case_names text[], stat_claims integer[], stat_kinds text[], stat_done integer[], stat_retried integer[], stat_dead integer[], stat_recovered integer[], stat_run bigint[]) returns TABLE(place integer, lost boolean, size integer, done bit varying, known bigint[], cancelled bigint[], cancel_actors text[], cancel_reasons text[])
 function still_ours(a_known integer) returns boolean
 function time_of(given bigint) returns bigint

@@ -126,7 +126,8 @@ fn findings(server: &Row, oldest: Option<&Snapshot>) -> Vec<Finding> {
     found
 }
 
-/// What a user needs who sends, works and operates, and may not change the schema. A `_` in a prefix stands for any
+/// What a user needs who sends, works and operates, and may not change the schema; and one who sends with plain SQL and
+/// does nothing else. A `_` in a prefix stands for any
 /// character in a grant over a database, so tables are named one by one.
 fn grants(database: &str, tables: &[Row], prefix: &str) -> Vec<String> {
     let mut tables: Vec<&str> = tables.iter().map(|table| table.get(0)).collect();
@@ -136,5 +137,6 @@ fn grants(database: &str, tables: &[Row], prefix: &str) -> Vec<String> {
             if table == format!("{prefix}migration") { "select" } else { "select, insert, update, delete" };
         format!("GRANT {rights} ON `{database}`.`{table}` TO millpond_runtime;")
     };
-    tables.into_iter().map(grant).collect()
+    let sender = format!("GRANT EXECUTE ON PROCEDURE `{database}`.`{prefix}send` TO millpond_sender;");
+    tables.into_iter().map(grant).chain([sender]).collect()
 }

@@ -12,7 +12,14 @@ use crate::sql::with_prefix;
 /// The migrations, in order. The first has number 1.
 const MIGRATIONS: [(&str, &str); 2] = [
     ("0001_log", include_str!("../migrations/0001_log.sql")),
-    ("0002_operations", include_str!("../migrations/0002_operations.sql")),
+    (
+        "0002_operations",
+        concat!(
+            include_str!("../migrations/0002_operations.sql"),
+            "\n",
+            include_str!("../migrations/0002_operations/send.sql"),
+        ),
+    ),
 ];
 
 /// The number of the last one.
@@ -160,9 +167,9 @@ fn is_complete(applied: &[Applied]) -> bool {
     applied.len() == MIGRATIONS.len() && applied.iter().all(|applied| applied.at.is_some())
 }
 
-/// The table, column or index exists.
+/// The table, column, index or procedure exists.
 fn is_there(fault: &Fault) -> bool {
-    matches!(fault, Fault::Mysql(error) if matches!(number(error), Some(1050 | 1060 | 1061)))
+    matches!(fault, Fault::Mysql(error) if matches!(number(error), Some(1050 | 1060 | 1061 | 1304)))
 }
 
 fn no_rights(connection: &Connection, fault: Fault) -> Error {
@@ -173,8 +180,8 @@ fn no_rights(connection: &Connection, fault: Fault) -> Error {
     let location = &connection.target.location;
     let (user, database) = (location.user(), location.database());
     let why = format!(
-        "user `{user}` may not make or change tables in `{database}`: an owner runs `grant create, alter, index, drop on \
-         {database}.* to {user}`, or `millpond migrate up` as itself ({})",
+        "user `{user}` may not make or change tables in `{database}`: an owner runs `grant create, alter, index, drop, create \
+         routine on {database}.* to {user}`, or `millpond migrate up` as itself ({})",
         error.causes()
     );
     Error::new(Code::StoreUnreachable, MIGRATE).because(why)
@@ -184,9 +191,20 @@ fn checksum(sql: &str) -> i64 {
     i64::from(crc32fast::hash(sql.as_bytes()))
 }
 
-/// The statements of a file. None of them has a `;` at the end of a line within.
+/// The statements of a file. A procedure ends where a line begins with `end;`; no other statement has a `;` at the end
+/// of a line within.
 fn statements(sql: &str) -> impl Iterator<Item = &str> {
-    sql.split(";\n").map(str::trim).filter(|statement| !statement.is_empty())
+    let mut rest = sql.trim();
+    std::iter::from_fn(move || {
+        let begins = |line: &str| !line.is_empty() && !line.starts_with("--");
+        let first = rest.lines().find(|line| begins(line))?;
+        let end = if first.starts_with("create procedure") { "\nend;" } else { ";\n" };
+        // The `;` itself is no part of a statement.
+        let length = rest.find(end).map_or(rest.len(), |at| at + end.trim_end().len());
+        let (statement, after) = rest.split_at(length);
+        rest = after.trim_start();
+        Some(statement.trim_end_matches(';'))
+    })
 }
 
 /// What was applied, checked against this release.
@@ -232,6 +250,15 @@ fn check(rows: &[Applied]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_procedure_is_one_statement() {
+        let file =
+            "-- a\n\ncreate table a (b int);\n-- c;\ncreate procedure c()\nbegin\n    d;\nend;\ninsert e;\n";
+        let parts =
+            ["-- a\n\ncreate table a (b int)", "-- c;\ncreate procedure c()\nbegin\n    d;\nend", "insert e"];
+        assert_eq!(statements(file).collect::<Vec<_>>(), parts);
+    }
 
     #[test]
     fn every_table_says_how_it_compares() {

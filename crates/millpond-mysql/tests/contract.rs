@@ -58,6 +58,24 @@ impl Provider for Tables {
         });
         Some(Box::new(conn))
     }
+
+    fn publish(
+        &self,
+        queue: &str,
+        body: &[u8],
+        options: &str,
+        commit: bool,
+    ) -> Option<std::result::Result<(), String>> {
+        let send = format!("call {}send(?, ?, ?, @id)", self.0);
+        let sent = wait(async {
+            let mut conn = Conn::from_url(Mariadb::shared().url()).await.expect("it runs");
+            conn.query_drop("begin").await.expect("no transaction is open");
+            let sent = conn.exec_drop(send, (queue, body, options)).await;
+            conn.query_drop(if commit { "commit" } else { "rollback" }).await.expect("it ends");
+            sent
+        });
+        Some(sent.map_err(|error| error.to_string()))
+    }
 }
 
 millpond_testkit::contract!(Tables::fresh());

@@ -154,7 +154,8 @@ fn findings(server: &Row, oldest: Option<&Snapshot>) -> Vec<Finding> {
     found
 }
 
-/// What a role needs that sends, works and operates, and may not change the schema.
+/// What a role needs that sends, works and operates, and may not change the schema; and one that sends with plain SQL and
+/// does nothing else.
 fn grants(schema: &str) -> Vec<String> {
     vec![
         format!("GRANT USAGE ON SCHEMA {schema} TO millpond_runtime;"),
@@ -162,5 +163,7 @@ fn grants(schema: &str) -> Vec<String> {
         format!("REVOKE INSERT, UPDATE, DELETE ON {schema}.migration FROM millpond_runtime;"),
         format!("GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO millpond_runtime;"),
         format!("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO millpond_runtime;"),
+        format!("GRANT USAGE ON SCHEMA {schema} TO millpond_sender;"),
+        format!("GRANT EXECUTE ON FUNCTION {schema}.send(text, bytea, jsonb) TO millpond_sender;"),
     ]
 }

@@ -23,6 +23,8 @@ const MIGRATIONS: [(&str, &str); 2] = [
             include_str!("../migrations/0002_operations/settle.sql"),
             "\n",
             include_str!("../migrations/0002_operations/relay.sql"),
+            "\n",
+            include_str!("../migrations/0002_operations/send.sql"),
         ),
     ),
 ];

@@ -74,6 +74,27 @@ impl Provider for Schema {
         });
         Some(Box::new(client))
     }
+
+    fn publish(
+        &self,
+        queue: &str,
+        body: &[u8],
+        options: &str,
+        commit: bool,
+    ) -> Option<std::result::Result<(), String>> {
+        let send = format!("select {}.send($1, $2::bytea, $3::text::jsonb)", self.name);
+        let sent = wait(async {
+            let client = connect().await;
+            client.batch_execute("begin").await.expect("no transaction is open");
+            let sent = client.query_one(&send, &[&queue, &body, &options]).await;
+            client.batch_execute(if commit { "commit" } else { "rollback" }).await.expect("it ends");
+            sent
+        });
+        let said = |error: millpond_postgres::tokio_postgres::Error| {
+            error.as_db_error().map_or_else(|| error.to_string(), |refused| refused.message().to_owned())
+        };
+        Some(sent.map(drop).map_err(said))
+    }
 }
 
 mod direct {

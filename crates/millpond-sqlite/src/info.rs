@@ -158,6 +158,9 @@ fn grants(file: Option<&FileOf>) -> Vec<String> {
              database.",
             folder.display()
         ),
+        "The same holds for a program that only publishes with plain SQL: it inserts into `millpond_outbox_in`, and \
+         nothing keeps it from the rest."
+            .to_owned(),
         "Nobody else needs any right on these files: there are no roles within a SQLite file.".to_owned(),
     ]
 }

@@ -7,9 +7,10 @@ use crate::error::Tried;
 use crate::sql::sql;
 
 /// The migrations, in order. The first has number 1.
-const MIGRATIONS: [(&str, &str); 2] = [
+const MIGRATIONS: [(&str, &str); 3] = [
     ("0001_log", include_str!("../migrations/0001_log.sql")),
     ("0002_operations", include_str!("../migrations/0002_operations.sql")),
+    ("0003_publishing", include_str!("../migrations/0003_publishing.sql")),
 ];
 
 /// The number of the last one.

@@ -45,6 +45,25 @@ impl Provider for File {
         conn.execute_batch("begin immediate").expect("its turn comes");
         Some(Box::new(conn))
     }
+
+    fn publish(
+        &self,
+        queue: &str,
+        body: &[u8],
+        options: &str,
+        commit: bool,
+    ) -> Option<std::result::Result<(), String>> {
+        let conn = Connection::open(self.path()).expect("the file is there");
+        conn.busy_timeout(std::time::Duration::from_secs(5)).expect("it waits");
+        conn.execute_batch("begin").expect("no transaction is open");
+        let sent = conn.execute(
+            "insert into millpond_outbox_in (queue, body, options) values (?1, ?2, ?3)",
+            rusqlite::params![queue, body, options],
+        );
+        // What is refused leaves the transaction open, as if nothing had been sent.
+        conn.execute_batch(if commit { "commit" } else { "rollback" }).expect("it ends");
+        Some(sent.map(drop).map_err(|error| error.to_string()))
+    }
 }
 
 /// In memory: every store is another one.

@@ -763,7 +763,7 @@ async fn a_store_tells_about_itself() {
     assert!(0 < fact("size_bytes").as_u64().unwrap() && 0 < fact("reserve_bytes").as_u64().unwrap());
     assert!(fact("schema").as_str().unwrap().starts_with("00"));
     assert!(info.tables.contains(&("log".to_owned(), 2)) && info.tables.contains(&("queue".to_owned(), 1)));
-    assert_eq!((info.findings.len(), info.grants.len()), (0, 3));
+    assert_eq!((info.findings.len(), info.grants.len()), (0, 4));
 }
 
 #[tokio::test]

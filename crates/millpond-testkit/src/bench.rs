@@ -61,6 +61,18 @@ pub trait Provider: Send + Sync {
     fn occupy(&self) -> Option<Box<dyn Any + Send>> {
         None
     }
+
+    /// Sends with plain SQL in a transaction of another program, which is committed or rolled back. Answers the text of a
+    /// refusal. `None`: no other program reaches it.
+    fn publish(
+        &self,
+        _queue: &str,
+        _body: &[u8],
+        _options: &str,
+        _commit: bool,
+    ) -> Option<std::result::Result<(), String>> {
+        None
+    }
 }
 
 /// A place with a store and its first node.
@@ -188,6 +200,24 @@ impl Bench {
         let many = self.capabilities().many_processes;
         assert_eq!(occupied.is_some(), many, "several processes may share it");
         occupied
+    }
+
+    /// Sends with plain SQL in a transaction of another program, which is committed or rolled back. Answers the text of a
+    /// refusal. `None`: the provider says that no other program reaches it.
+    ///
+    /// # Panics
+    ///
+    /// When the provider says otherwise than it declared.
+    pub fn publish(
+        &self,
+        queue: &str,
+        body: &[u8],
+        options: &str,
+        commit: bool,
+    ) -> Option<std::result::Result<(), String>> {
+        let published = self.provider.publish(queue, body, options, commit);
+        assert_eq!(published.is_some(), self.capabilities().many_processes, "several processes may share it");
+        published
     }
 
     /// A queue that nobody else has.

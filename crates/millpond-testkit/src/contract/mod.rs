@@ -13,6 +13,7 @@ pub mod lease;
 pub mod listeners;
 pub mod lists;
 pub mod operations;
+pub mod plain_sql;
 pub mod publishing;
 pub mod retry;
 pub mod stop;
@@ -99,6 +100,13 @@ macro_rules! contract {
             publishing {
                 m1_racing_appenders_leave_no_gap
                 c041_two_relays_move_each_row_once
+            }
+            plain_sql {
+                a_message_of_plain_sql_is_delivered_as_it_was_sent
+                what_plain_sql_commits_is_delivered_and_nothing_else
+                plain_sql_says_when_a_message_is_due
+                plain_sql_is_refused_with_the_codes_of_a_send
+                plain_sql_and_code_hold_the_same_dedup_keys
             }
             history {
                 the_run_log_adds_up
