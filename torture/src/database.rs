@@ -135,8 +135,10 @@ pub(crate) async fn write_effect(unit: &mut UnitOfWork, url: &str, row: EffectRo
         Database::Sqlite => {
             unit.sqlite(move |conn| conn.execute(&statement, (row.id, row.queue, row.amount)).map(drop)).await
         }
-        Database::Postgres => add_to_postgres(unit.postgres()?, &statement, &row).await.map_err(unwritten),
-        Database::Mysql => add_to_mysql(unit.mysql()?, &statement, &row).await.map_err(unwritten),
+        Database::Postgres => {
+            add_to_postgres(unit.postgres().await?, &statement, &row).await.map_err(unwritten)
+        }
+        Database::Mysql => add_to_mysql(unit.mysql().await?, &statement, &row).await.map_err(unwritten),
     }
 }
 

@@ -51,6 +51,7 @@ const HERE: &[(&str, &str)] = &[
     ("batch-too-large", "a_batch_over_the_limit_of_one_call"),
     ("statement-failed", "a_statement_of_a_handler_that_fails"),
     ("handler-missing", "a_worker_without_a_handler"),
+    ("transaction-required", "a_send_outside_of_a_transaction"),
 ];
 
 /// Codes that need a lost lease, a full disk or the like, which other tests have.
@@ -164,6 +165,13 @@ fn a_key_that_is_too_long() {
     let place = Place::with_queue();
     let output = place.run(&format!("queue send mail 1 --key {}", "a".repeat(251)));
     shown("invalid-key", &stderr(&output));
+}
+
+#[test]
+fn a_send_outside_of_a_transaction() {
+    let place = Place::with_queue();
+    assert!(place.run("queue add reports --transactional require").status.success());
+    shown("transaction-required", &stderr(&place.run("queue send reports 1")));
 }
 
 #[test]

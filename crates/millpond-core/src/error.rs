@@ -103,7 +103,9 @@ codes! {
     /// The pond is closing.
     ShuttingDown = "shutting-down", Unavailable, "send it to another node";
     /// A send outside the handler's own open transaction, which holds the one writer.
-    SendInsideTransaction = "send-inside-transaction", Invalid, "send through the job's transaction, or after it is committed";
+    SendInsideTransaction = "send-inside-transaction", Invalid, "send through the unit of work, or after it is committed";
+    /// A send outside of any transaction to a queue that is declared `require`.
+    TransactionRequired = "transaction-required", Invalid, "send within a transaction: `pond.begin()`, `pond.within(&mut tx)` or plain SQL";
     /// The store cannot be reached, or is too busy.
     StoreUnavailable = "store-unavailable", Unavailable, "try again; nothing was stored";
     /// The answer of a commit was lost.

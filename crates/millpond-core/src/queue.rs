@@ -30,6 +30,29 @@ pub enum HistoryLevel {
     Failures,
 }
 
+/// How a send to a queue stands to the sender's transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Transactional {
+    /// Only within a transaction: the message exists exactly if that commits.
+    Require,
+    /// Within a transaction like `require`, and outside of one directly.
+    Try,
+    /// Never a part of a transaction. In a unit of work the message waits in memory for the commit.
+    Never,
+}
+
+impl Transactional {
+    /// As it is written in settings and on the command line.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Transactional::Require => "require",
+            Transactional::Try => "try",
+            Transactional::Never => "never",
+        }
+    }
+}
+
 /// The kind of delivery. A queue has one for life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -46,6 +69,8 @@ pub enum Delivery {
 pub struct QueueSettings {
     /// The kind of delivery. Default: dispatch.
     pub delivery: Delivery,
+    /// How a send stands to the sender's transaction. Default: try.
+    pub transactional: Transactional,
     /// Deliveries in all. Default: 5.
     pub attempts_max: u32,
     /// The wait after a failed attempt. Default: 10 s doubling to 10 min, ± 10 %.
@@ -72,6 +97,7 @@ impl QueueSettings {
     /// Every setting at its default.
     pub const DEFAULT: Self = Self {
         delivery: Delivery::Dispatch,
+        transactional: Transactional::Try,
         attempts_max: 5,
         backoff: Backoff::DEFAULT,
         lease: Duration::from_secs(30),

@@ -280,8 +280,33 @@ impl std::fmt::Debug for Begun {
     }
 }
 
-/// A handler's own transaction: its writes and the inbox row commit together, if the lease is still held.
-/// Dropping it rolls back.
+/// What becomes of a frame within a transaction: a savepoint of the database, by its depth from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Frame {
+    /// It begins.
+    Open(usize),
+    /// It ends, and what was done in it stays.
+    Release(usize),
+    /// It ends, and what was done in it, and in frames within it, is undone.
+    RollBack(usize),
+}
+
+impl Frame {
+    /// In the SQL that all stores speak, one statement after the other.
+    pub fn statements(self) -> Vec<String> {
+        match self {
+            Frame::Open(depth) => vec![format!("savepoint millpond_frame_{depth}")],
+            Frame::Release(depth) => vec![format!("release savepoint millpond_frame_{depth}")],
+            Frame::RollBack(depth) => vec![
+                format!("rollback to savepoint millpond_frame_{depth}"),
+                format!("release savepoint millpond_frame_{depth}"),
+            ],
+        }
+    }
+}
+
+/// A transaction on a connection of the store. A handler's own commits its writes and the inbox row together, and only if
+/// the lease is still held; a plain one has no lease to check. Dropping it rolls back.
 pub trait EffectTx: Send {
     /// The declared queue of this name, looked up in the transaction: another call of the store may wait for it.
     fn queue(&mut self, name: String) -> BoxFuture<'_, Result<Option<Queue>>>;
@@ -293,7 +318,10 @@ pub trait EffectTx: Send {
         messages: Vec<NewMessage>,
     ) -> BoxFuture<'a, Result<Vec<Stored>>>;
 
-    /// Checks the lease and the message's done bit, then commits.
+    /// Opens or ends a frame.
+    fn frame(&mut self, frame: Frame) -> BoxFuture<'_, Result<()>>;
+
+    /// Checks the lease and the message's done bit, if there is one, then commits.
     ///
     /// # Errors
     ///
@@ -347,6 +375,9 @@ pub trait Log: Send + Sync {
 pub trait Outbox: Send + Sync {
     /// Moves at most `rows_max` due rows to the log, each deleted and appended in one transaction.
     fn relay(&self, rows_max: usize) -> BoxFuture<'_, Result<Relayed>>;
+
+    /// Opens a transaction that belongs to no job. When `limit` passes, it is rolled back.
+    fn open(&self, limit: Duration) -> BoxFuture<'_, Result<Box<dyn EffectTx>>>;
 
     /// Which of these messages, sent in transactions of others, are in the outbox now: their transactions were committed.
     fn arrived(&self, ids: Vec<MessageId>) -> BoxFuture<'_, Result<Vec<MessageId>>>;

@@ -343,9 +343,7 @@ pub fn send_blocking<T: BlockingUserTx<Of> + ?Sized, Of>(
     if sent.is_err() && tx.run(&Statement::word(dialect.undo())).is_err() {
         return sent;
     }
-    tx.run(&Statement::word(dialect.end()))
-        .map_err(|refused| refused.into_error(dialect, &doing))
-        .and(sent)
+    tx.run(&Statement::word(dialect.end())).map_err(|refused| refused.into_error(dialect, &doing)).and(sent)
 }
 
 /// The statements of one send, each when the one before is answered: dedup keys first, in the order of the keys, so that
@@ -404,7 +402,8 @@ impl<'s> Course<'s> {
             && !self.is_put
         {
             let number = later.number.unwrap_or_default();
-            let why = format!("another process brought it to migration {number}, which this release does not know");
+            let why =
+                format!("another process brought it to migration {number}, which this release does not know");
             return Err(Error::new(Code::SchemaNewer, "use the store").because(why));
         }
         loop {
@@ -638,7 +637,8 @@ mod tests {
             {
                 return Err(Refused { state: state.map(str::to_owned), cause: "it was to fail".into() });
             }
-            let [Value::Text(Some(key)), Value::Text(Some(id)), Value::Int(Some(sum))] = &statement.values[..]
+            let [Value::Text(Some(key)), Value::Text(Some(id)), Value::Int(Some(sum))] =
+                &statement.values[..]
             else {
                 return Ok(Vec::new());
             };
@@ -715,7 +715,8 @@ mod tests {
     fn pages_have_few_sizes_and_a_limit_of_bytes() {
         let small = message(1, "b", None);
         let large = message(2, &"b".repeat(700_000), None);
-        let sizes = |messages: &[&NewMessage]| pages(messages).iter().map(|page| page.len()).collect::<Vec<_>>();
+        let sizes =
+            |messages: &[&NewMessage]| pages(messages).iter().map(|page| page.len()).collect::<Vec<_>>();
         assert_eq!(sizes(&[&small; 99]), [64, 16, 16, 1, 1, 1]);
         assert_eq!(sizes(&[&large; 3]), [1, 1, 1]);
         assert_eq!(sizes(&[]), [0; 0]);

@@ -65,6 +65,8 @@ pub(crate) struct FakeStore {
     looked: Notify,
     /// Messages of transactions of others are there from this look on.
     arrive_after: AtomicUsize,
+    frames: Arc<Mutex<Vec<port::Frame>>>,
+    commit_fails: Mutex<Option<Code>>,
 }
 
 impl FakeStore {
@@ -106,6 +108,25 @@ impl FakeStore {
     /// From now on nothing is answered.
     pub(crate) fn hang(&self) {
         self.hangs.store(true, Ordering::Relaxed);
+    }
+
+    fn tx(&self) -> FakeTx {
+        FakeTx {
+            log: Arc::clone(&self.log),
+            sent: Vec::new(),
+            frames: Arc::clone(&self.frames),
+            fails: *self.commit_fails.lock().unwrap(),
+        }
+    }
+
+    /// What became of frames so far.
+    pub(crate) fn frames(&self) -> Vec<port::Frame> {
+        self.frames.lock().unwrap().clone()
+    }
+
+    /// Every commit of a transaction that is opened from now on fails like this.
+    pub(crate) fn commits_fail(&self, code: Code) {
+        *self.commit_fails.lock().unwrap() = Some(code);
     }
 
     /// How often the relay ran.
@@ -158,6 +179,9 @@ fn push(log: &Mutex<Vec<NewMessage>>, messages: Vec<NewMessage>) -> Vec<Stored> 
 struct FakeTx {
     log: Arc<Mutex<Vec<NewMessage>>>,
     sent: Vec<NewMessage>,
+    frames: Arc<Mutex<Vec<port::Frame>>>,
+    /// How the commit ends, if not well.
+    fails: Option<Code>,
 }
 
 impl port::EffectTx for FakeTx {
@@ -172,7 +196,15 @@ impl port::EffectTx for FakeTx {
         Box::pin(std::future::ready(Ok(stored)))
     }
 
+    fn frame(&mut self, frame: port::Frame) -> BoxFuture<'_, Result<()>> {
+        self.frames.lock().unwrap().push(frame);
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        if let Some(code) = self.fails {
+            return Box::pin(std::future::ready(Err(Error::new(code, "commit in a fake store"))));
+        }
         push(&self.log, self.sent);
         Box::pin(std::future::ready(Ok(())))
     }
@@ -228,7 +260,7 @@ impl port::Log for FakeStore {
     }
 
     fn begin(&self, _: ClaimRef, _: Offset, _: std::time::Duration) -> BoxFuture<'_, Result<port::Begun>> {
-        let tx = FakeTx { log: Arc::clone(&self.log), sent: Vec::new() };
+        let tx = self.tx();
         self.answer(Ok(port::Begun::Open(Box::new(tx))))
     }
 
@@ -246,6 +278,11 @@ impl port::Outbox for FakeStore {
         self.relays.fetch_add(1, Ordering::Relaxed);
         self.relayed.notify_one();
         self.answer(Ok(port::Relayed::default()))
+    }
+
+    fn open(&self, _: Duration) -> BoxFuture<'_, Result<Box<dyn port::EffectTx>>> {
+        let tx = self.tx();
+        self.answer(Ok(Box::new(tx)))
     }
 
     fn arrived(&self, ids: Vec<MessageId>) -> BoxFuture<'_, Result<Vec<MessageId>>> {
@@ -392,8 +429,9 @@ impl port::Admin for FakeStore {
     fn declare(&self, name: String, settings: QueueSettings) -> BoxFuture<'_, Result<Queue>> {
         self.declarations.fetch_add(1, Ordering::Relaxed);
         let mut queues = self.queues.lock().unwrap();
-        queues.retain(|queue| queue.name != name);
-        let queue = Queue { id: QueueId(1), name, settings };
+        let known = queues.iter().position(|queue| queue.name == name);
+        let number = known.map_or(queues.len() as i64 + 1, |place| queues.remove(place).id.0);
+        let queue = Queue { id: QueueId(number), name, settings };
         queues.push(queue.clone());
         self.answer(Ok(queue))
     }

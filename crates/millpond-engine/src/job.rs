@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::body::Body;
 use crate::handler::{Delivery, Undecodable};
 use crate::pond::Pond;
-use crate::unit::{Begun, UnitOfWork};
+use crate::unit::{Begun, Open, UnitOfWork};
 
 tokio::task_local! {
     /// The run that this task is in.
@@ -181,7 +181,7 @@ impl<B> Job<B> {
         let JobContext { held, offset, unit_limit, .. } = *self.context;
         Ok(match pond.store().begin(held, offset, unit_limit).await? {
             store::Begun::AlreadyDone => Begun::AlreadyDone,
-            store::Begun::Open(tx) => Begun::Open(UnitOfWork::new(tx, open, pond.clone())),
+            store::Begun::Open(tx) => Begun::Open(UnitOfWork::new(tx, Open::Job(open), pond.clone())),
         })
     }
 }

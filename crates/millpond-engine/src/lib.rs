@@ -16,10 +16,12 @@ mod pulse;
 pub mod queue;
 pub mod reclaim;
 mod renewal;
+pub mod send;
 mod supervise;
 pub mod unit;
 mod upkeep;
 mod wake;
+mod watch;
 pub mod worker;
 
 #[cfg(test)]

@@ -2,30 +2,44 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::thread::ThreadId;
 use std::time::Duration;
 
 use millpond_core::check;
 use millpond_core::error::{Code, Error, Result};
 use millpond_core::message::{Due, MessageId, NewMessage};
-use millpond_core::queue::QueueSettings;
+use millpond_core::queue::{QueueSettings, Transactional};
 use millpond_core::store::{self, Act, Changed, QueueId, Store, Stored};
 use millpond_core::text::nearest;
 use millpond_core::time::Timestamp;
-use millpond_core::view::{Pause, Scope};
+use millpond_core::view::{MessageView, Pause, Scope};
+use millpond_core::within::Dialect;
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::body::{Body, Encoded, Raw};
 use crate::ids::IdSource;
 use crate::item::{Item, Options};
 use crate::job::JobContext;
-use crate::queue::Queue;
+use crate::pulse::RELAY_ROWS_MAX;
+use crate::queue::{Declaration, Mode, Outside, Queue};
+use crate::unit::{Open, UnitOfWork};
 use crate::wake::{Listener, Wakes};
+use crate::watch::Watch;
 
 /// How long a send waits for its store.
 pub const SEND_DEADLINE: Duration = Duration::from_secs(10);
+
+/// How long a [`UnitOfWork`] may be open: on SQLite it holds the one writer.
+pub const UNIT_LIMIT: Duration = Duration::from_secs(10);
+
+/// How long closing waits for commits and what runs after them.
+const CLOSE_WAIT: Duration = Duration::from_secs(30);
 
 /// Who changed something, if it was the application itself.
 const BY_CODE: &str = "local";
@@ -62,6 +76,70 @@ struct Inner {
     wakes: Wakes,
     outbox: Notify,
     closed: AtomicBool,
+    /// Commits and what runs after them, to their end.
+    tasks: TaskTracker,
+    closing: CancellationToken,
+    relay_is_wanted: AtomicBool,
+    relay_turn: tokio::sync::Mutex<()>,
+    watch: Mutex<Watch>,
+    awaited: Notify,
+    /// Plain units of work that are open, by where they were begun.
+    units: Mutex<HashMap<Here, usize>>,
+    counts: Counters,
+}
+
+/// Where code runs: a task, or a thread that runs no task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Here {
+    Task(tokio::task::Id),
+    Thread(ThreadId),
+}
+
+impl Here {
+    fn now() -> Self {
+        tokio::task::try_id().map_or_else(|| Self::Thread(std::thread::current().id()), Self::Task)
+    }
+}
+
+/// Says that a unit of work is open, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Mark {
+    pond: Pond,
+    here: Here,
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        let mut units = self.pond.inner.units.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(open) = units.get_mut(&self.here) {
+            *open -= 1;
+            if *open == 0 {
+                units.remove(&self.here);
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Counters {
+    after_commit_failed: AtomicU64,
+    commit_outcome_unknown: AtomicU64,
+    commit_unknown: AtomicU64,
+    send_outside_open_tx: AtomicU64,
+}
+
+/// What went otherwise than wished, counted by this process since it opened the pond.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counts {
+    /// Hooks, and sends to a [`FastQueue`](crate::queue::FastQueue), that failed after a commit.
+    pub after_commit_failed: u64,
+    /// Commits of which nobody knows whether they happened.
+    pub commit_outcome_unknown: u64,
+    /// Messages of a [`FastQueue`](crate::queue::FastQueue) that were discarded with such a commit.
+    pub commit_unknown: u64,
+    /// Sends outside of a unit of work that was open in the same task.
+    pub send_outside_open_tx: u64,
 }
 
 /// A queue that this process has met.
@@ -82,6 +160,14 @@ impl Pond {
             wakes: Wakes::default(),
             outbox: Notify::new(),
             closed: AtomicBool::new(false),
+            tasks: TaskTracker::new(),
+            closing: CancellationToken::new(),
+            relay_is_wanted: AtomicBool::new(false),
+            relay_turn: tokio::sync::Mutex::default(),
+            watch: Mutex::default(),
+            awaited: Notify::new(),
+            units: Mutex::default(),
+            counts: Counters::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -99,13 +185,13 @@ impl Pond {
     /// `send-inside-transaction`: from a handler with an open unit of work, which holds the one writer.
     /// `invalid-name` or `invalid-config`: the declaration cannot work, or two constants of one name differ.
     /// What the store says.
-    pub async fn declare<B>(&self, queue: &Queue<B>) -> Result<Arc<store::Queue>> {
+    pub async fn declare<B, M: Mode>(&self, queue: &Declaration<B, M>) -> Result<Arc<store::Queue>> {
         let (name, settings) = (queue.name(), *queue.settings());
         if let Some(known) = self.declared(queue)? {
             return Ok(known);
         }
         settings.check(name)?;
-        if JobContext::unit_is_open_here(self) {
+        if JobContext::unit_is_open_here(self) || self.waits_for_itself() {
             return Err(Error::new(Code::SendInsideTransaction, format!("declare queue `{name}`")));
         }
         let stored = Arc::new(self.store().declare(name.to_owned(), settings).await?);
@@ -143,28 +229,92 @@ impl Pond {
     ///   `invalid-name`, `invalid-key`, `invalid-header`, `invalid-option`. `batch-too-large` has none.
     /// - `dedup-conflict`: the dedup key of an item is held by a message with another body; nothing was stored.
     /// - `unknown-queue`, `queue-conflict`, `invalid-config`: the declaration.
-    /// - `send-inside-transaction`: from a handler with an open unit of work. `shutting-down`.
+    /// - `transaction-required`: the queue is named at run time, and declared `require`.
+    /// - `send-inside-transaction`: from a handler with an open unit of work; on SQLite also from a task that has begun
+    ///   one, which would wait for itself. `shutting-down`.
     /// - `store-unavailable`, `storage-full`: nothing was stored.
     /// - `unknown-outcome`: no answer within [`SEND_DEADLINE`]; the messages may be stored.
-    pub fn send<'a, B, I>(
+    pub fn send<'a, B, M, I>(
         &'a self,
-        queue: &'a Queue<B>,
+        queue: &'a Declaration<B, M>,
         items: I,
-    ) -> impl Future<Output = Result<Sent>> + Send + use<'a, B, I>
+    ) -> impl Future<Output = Result<Sent>> + Send + use<'a, B, M, I>
     where
         B: Body,
+        M: Outside,
         I: IntoIterator,
         I::Item: Into<Item<B>>,
     {
-        let batch = self.encode(queue, items);
+        let batch = self.encode(queue.name(), items);
         async move {
             self.may_send(queue.name())?;
             let Some(batch) = batch? else { return Ok(Sent::default()) };
-            let stored_queue = self.resolve(queue).await?;
-            if self.inner.ids.is_doubtful() {
-                self.hear_time().await;
-            }
+            let stored_queue = self.resolve_outside(queue).await?;
             self.append(&stored_queue, self.check(&stored_queue, batch)?).await
+        }
+    }
+
+    /// Opens a [`UnitOfWork`] on a connection of the store, for at most [`UNIT_LIMIT`].
+    ///
+    /// ```no_run
+    /// # // It needs a store, which is in a crate of its own.
+    /// # async fn example(pond: millpond_engine::pond::Pond) -> millpond_core::Result<()> {
+    /// use millpond_engine::queue::TxQueue;
+    ///
+    /// const REPORTS: TxQueue<u64> = TxQueue::new("reports");
+    ///
+    /// pond.declare(&REPORTS).await?; // Once, at start.
+    /// let mut unit = pond.begin().await?;
+    /// // Statements of yours, through the driver.
+    /// unit.send(&REPORTS, [7]).await?;
+    /// unit.commit().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `shutting-down`. `send-inside-transaction`: on SQLite, from a task that has one open. What the store says.
+    pub async fn begin(&self) -> Result<UnitOfWork> {
+        self.begin_for(UNIT_LIMIT).await
+    }
+
+    /// The same for another time: when it passes, the transaction is rolled back.
+    ///
+    /// # Errors
+    ///
+    /// As for [`begin`](Self::begin).
+    pub async fn begin_for(&self, limit: Duration) -> Result<UnitOfWork> {
+        let doing = "begin a unit of work";
+        if self.is_closed() {
+            return Err(Error::new(Code::ShuttingDown, doing));
+        }
+        if self.waits_for_itself() || self.has_one_writer() && JobContext::unit_is_open_here(self) {
+            let why = "one is open here, and holds the one writer: commit or drop it first";
+            return Err(Error::new(Code::SendInsideTransaction, doing).because(why));
+        }
+        self.trust_the_time().await;
+        let tx = self.store().open(limit).await?;
+        Ok(UnitOfWork::new(tx, Open::Plain(self.mark()), self.clone()))
+    }
+
+    /// Where a message is and how it fared: after an `unknown-outcome` it says whether the commit happened.
+    ///
+    /// # Errors
+    ///
+    /// What the store says.
+    pub async fn find(&self, id: MessageId) -> Result<Option<MessageView>> {
+        self.store().message(id).await
+    }
+
+    /// What went otherwise than wished so far.
+    pub fn counts(&self) -> Counts {
+        let counts = &self.inner.counts;
+        Counts {
+            after_commit_failed: counts.after_commit_failed.load(Ordering::Relaxed),
+            commit_outcome_unknown: counts.commit_outcome_unknown.load(Ordering::Relaxed),
+            commit_unknown: counts.commit_unknown.load(Ordering::Relaxed),
+            send_outside_open_tx: counts.send_outside_open_tx.load(Ordering::Relaxed),
         }
     }
 
@@ -256,10 +406,151 @@ impl Pond {
         }
     }
 
-    /// Refuses further sends of every clone, and closes the store once everything in it is written out.
+    /// Refuses further sends of every clone, waits for commits and what runs after them, and closes the store once
+    /// everything in it is written out.
     pub async fn close(self) {
         self.inner.closed.store(true, Ordering::Release);
+        self.inner.closing.cancel();
+        self.inner.tasks.close();
+        if timeout(CLOSE_WAIT, self.inner.tasks.wait()).await.is_err() {
+            let left = self.inner.tasks.len();
+            tracing::warn!(left, "the pond closes while commits, or what runs after them, go on");
+        }
         self.store().close().await;
+    }
+
+    /// Runs a task to its end, whoever waits for it; closing waits too.
+    pub(crate) fn track<F>(&self, task: F) -> JoinHandle<F::Output>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        self.inner.tasks.spawn(task)
+    }
+
+    /// Marks that a unit of work is open here.
+    fn mark(&self) -> Mark {
+        let here = Here::now();
+        *self.inner.units.lock().unwrap_or_else(PoisonError::into_inner).entry(here).or_default() += 1;
+        Mark { pond: self.clone(), here }
+    }
+
+    /// Whether this task has begun a unit of work that is open still.
+    fn has_open_unit(&self) -> bool {
+        let units = self.inner.units.lock().unwrap_or_else(PoisonError::into_inner);
+        !units.is_empty() && units.contains_key(&Here::now())
+    }
+
+    /// Whether a transaction holds the only connection that writes.
+    fn has_one_writer(&self) -> bool {
+        self.store().dialect() == Dialect::Sqlite
+    }
+
+    fn waits_for_itself(&self) -> bool {
+        self.has_open_unit() && self.has_one_writer()
+    }
+
+    /// A commit ended without an answer: nobody is told of what was to be sent after it.
+    pub(crate) fn outcome_is_unknown(&self, discarded: &[(Arc<store::Queue>, Batch)]) {
+        self.inner.counts.commit_outcome_unknown.fetch_add(1, Ordering::Relaxed);
+        for (queue, batch) in discarded {
+            let (queue, messages) = (&queue.name, batch.messages.len());
+            self.inner.counts.commit_unknown.fetch_add(messages as u64, Ordering::Relaxed);
+            tracing::warn!(
+                %queue,
+                messages,
+                reason = "commit-unknown",
+                "discarded: the outcome of their commit is unknown"
+            );
+        }
+    }
+
+    /// Something that was to follow a commit did not.
+    pub(crate) fn after_commit_failed(&self, error: &str) {
+        self.inner.counts.after_commit_failed.fetch_add(1, Ordering::Relaxed);
+        tracing::warn!(error, "after a commit");
+    }
+
+    /// Moves what is due to the log now, whether or not this process runs a worker. One such call runs at a time, and one
+    /// waits; more are the same.
+    pub(crate) fn relay_soon(&self) {
+        if self.inner.relay_is_wanted.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let pond = self.clone();
+        self.track(async move { pond.relay().await });
+    }
+
+    async fn relay(&self) {
+        let _turn = self.inner.relay_turn.lock().await;
+        self.inner.relay_is_wanted.store(false, Ordering::Release);
+        loop {
+            match self.store().relay(RELAY_ROWS_MAX).await {
+                Ok(relayed) => {
+                    relayed.queues.iter().for_each(|queue| self.wake(*queue));
+                    if relayed.moved < RELAY_ROWS_MAX {
+                        return;
+                    }
+                }
+                Err(error) => {
+                    // The rows stay for the next relay of any node.
+                    tracing::debug!(%error, cause = error.causes(), "cannot relay after a commit");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Looks for messages of a transaction whose commit nobody tells us of.
+    pub(crate) fn await_commit(&self, ids: Vec<MessageId>) {
+        if ids.is_empty() || self.is_closed() || tokio::runtime::Handle::try_current().is_err() {
+            // Without a runtime here: polling finds them.
+            return;
+        }
+        let mut watch = self.inner.watch.lock().unwrap_or_else(PoisonError::into_inner);
+        watch.add(ids, Instant::now());
+        if std::mem::replace(&mut watch.is_running, true) {
+            self.inner.awaited.notify_one();
+            return;
+        }
+        drop(watch);
+        let pond = self.clone();
+        self.track(async move { pond.look_for_commits().await });
+    }
+
+    async fn look_for_commits(&self) {
+        loop {
+            let next = {
+                let mut watch = self.inner.watch.lock().unwrap_or_else(PoisonError::into_inner);
+                let next = watch.next();
+                watch.is_running = next.is_some();
+                next
+            };
+            let Some(next) = next else { return };
+            tokio::select! {
+                () = self.inner.closing.cancelled() => return,
+                () = self.inner.awaited.notified() => continue,
+                () = sleep_until(next) => {}
+            }
+            let due = {
+                let mut watch = self.inner.watch.lock().unwrap_or_else(PoisonError::into_inner);
+                watch.due(Instant::now())
+            };
+            if due.is_empty() {
+                continue;
+            }
+            match self.store().arrived(due).await {
+                Ok(arrived) if !arrived.is_empty() => {
+                    self.inner.watch.lock().unwrap_or_else(PoisonError::into_inner).arrived(&arrived);
+                    self.relay().await;
+                    // Some may be due later.
+                    self.nudge();
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::debug!(%error, cause = error.causes(), "cannot look for committed messages");
+                }
+            }
+        }
     }
 
     /// Whether it was closed.
@@ -311,7 +602,7 @@ impl Pond {
     }
 
     /// The encoded items of a call; `None` if there are none.
-    pub(crate) fn encode<B, I>(&self, queue: &Queue<B>, items: I) -> Result<Option<EncodedBatch>>
+    pub(crate) fn encode<B, I>(&self, queue: &str, items: I) -> Result<Option<EncodedBatch>>
     where
         B: Body,
         I: IntoIterator,
@@ -319,9 +610,9 @@ impl Pond {
     {
         let encode = |(index, item): (usize, I::Item)| {
             let Item { body, options } = item.into();
-            let encoded = body.encode().map_err(|why| {
-                Error::new(Code::NotSerialisable, sending(queue.name())).because(why).at(index)
-            })?;
+            let encoded = body
+                .encode()
+                .map_err(|why| Error::new(Code::NotSerialisable, sending(queue)).because(why).at(index))?;
             Ok((encoded, options))
         };
         let items: Vec<_> = items.into_iter().enumerate().map(encode).collect::<Result<_>>()?;
@@ -340,24 +631,65 @@ impl Pond {
     }
 
     /// The stored queue of this name, from memory if it was met before.
-    async fn known(&self, name: &str) -> Result<Arc<store::Queue>> {
+    pub(crate) async fn known(&self, name: &str) -> Result<Arc<store::Queue>> {
         match self.met(name) {
             Some(queue) => Ok(queue),
             None => self.look_up(name).await,
         }
     }
 
-    fn may_send(&self, queue: &str) -> Result<()> {
+    /// Whether it takes messages still.
+    pub(crate) fn is_open(&self, queue: &str) -> Result<()> {
         if self.is_closed() {
             return Err(Error::new(Code::ShuttingDown, sending(queue)));
-        }
-        if JobContext::unit_is_open_here(self) {
-            return Err(Error::new(Code::SendInsideTransaction, sending(queue)));
         }
         Ok(())
     }
 
-    async fn append(&self, queue: &store::Queue, batch: Batch) -> Result<Sent> {
+    fn may_send(&self, queue: &str) -> Result<()> {
+        self.is_open(queue)?;
+        if JobContext::unit_is_open_here(self) {
+            return Err(Error::new(Code::SendInsideTransaction, sending(queue)));
+        }
+        if self.has_open_unit() {
+            if self.has_one_writer() {
+                let why = "this task has a unit of work open, which holds the one writer";
+                return Err(Error::new(Code::SendInsideTransaction, sending(queue)).because(why));
+            }
+            self.inner.counts.send_outside_open_tx.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(queue, "sent outside of the unit of work that is open in the same task");
+        }
+        Ok(())
+    }
+
+    /// Asks for the time if ids could not be made from what is known.
+    pub(crate) async fn trust_the_time(&self) {
+        if self.inner.ids.is_doubtful() {
+            self.hear_time().await;
+        }
+    }
+
+    /// The queue of a send outside of any transaction.
+    pub(crate) async fn resolve_outside<B, M: Mode>(
+        &self,
+        queue: &Declaration<B, M>,
+    ) -> Result<Arc<store::Queue>> {
+        let stored = self.resolve(queue).await?;
+        if stored.settings.transactional == Transactional::Require {
+            let why = "it is declared `require`: its messages exist exactly if a transaction commits, and there is none";
+            return Err(Error::new(Code::TransactionRequired, sending(queue.name())).because(why));
+        }
+        self.trust_the_time().await;
+        Ok(stored)
+    }
+
+    /// Stores what a scope has collected.
+    pub(crate) async fn append_outside(&self, queue: &store::Queue, batch: Batch) -> Result<Sent> {
+        self.may_send(&queue.name)?;
+        self.append(queue, batch).await
+    }
+
+    pub(crate) async fn append(&self, queue: &store::Queue, batch: Batch) -> Result<Sent> {
         let (ids, waits) = (batch.ids(), batch.waits());
         // The store finishes what it was asked, whoever still waits for it.
         let Ok(stored) = timeout(SEND_DEADLINE, self.store().append(queue.id, batch.messages)).await else {
@@ -369,11 +701,11 @@ impl Pond {
         if waits {
             self.nudge();
         }
-        Ok(Sent::of(ids, stored))
+        Ok(Sent::of(ids, stored, Path::Log))
     }
 
     /// The queue that a send goes to.
-    pub(crate) async fn resolve<B>(&self, queue: &Queue<B>) -> Result<Arc<store::Queue>> {
+    pub(crate) async fn resolve<B, M: Mode>(&self, queue: &Declaration<B, M>) -> Result<Arc<store::Queue>> {
         let name = queue.name();
         let found = async {
             if queue.declared_by_use() { self.declare(queue).await } else { self.known(name).await }
@@ -409,7 +741,7 @@ impl Pond {
     }
 
     /// The queue of a constant that was declared before; an error if that was another constant.
-    fn declared<B>(&self, queue: &Queue<B>) -> Result<Option<Arc<store::Queue>>> {
+    fn declared<B, M: Mode>(&self, queue: &Declaration<B, M>) -> Result<Option<Arc<store::Queue>>> {
         let Some(known) = self.cached(queue.name()).filter(|_| queue.declared_by_use()) else {
             return Ok(None);
         };
@@ -455,7 +787,7 @@ fn by_code(verb: &str, scope: &Scope) -> Act {
     Act { actor: BY_CODE.to_owned(), verb, object, reason: None }
 }
 
-fn sending(queue: &str) -> String {
+pub(crate) fn sending(queue: &str) -> String {
     format!("send to queue `{queue}`")
 }
 
@@ -465,6 +797,21 @@ fn sending(queue: &str) -> String {
 pub struct Sent {
     /// One for each item, in order.
     pub messages: Vec<SentMessage>,
+    /// Where the messages of the call were put.
+    pub path: Path,
+}
+
+/// Where a send put its messages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Path {
+    /// Into the log; those that are due later into the outbox until then. They are durable.
+    #[default]
+    Log,
+    /// Into the outbox, as a part of a transaction: they exist exactly if it commits.
+    Outbox,
+    /// Into the memory of a unit of work, which stores them after its commit.
+    Memory,
 }
 
 /// What became of one item of a send.
@@ -478,9 +825,9 @@ pub struct SentMessage {
 }
 
 impl Sent {
-    pub(crate) fn of(ids: Vec<MessageId>, stored: Vec<Stored>) -> Self {
+    pub(crate) fn of(ids: Vec<MessageId>, stored: Vec<Stored>, path: Path) -> Self {
         let messages = ids.into_iter().zip(stored).map(|(id, stored)| SentMessage { id, stored }).collect();
-        Self { messages }
+        Self { messages, path }
     }
 
     /// The ids of the items, in order.

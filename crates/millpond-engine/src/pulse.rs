@@ -18,7 +18,7 @@ use crate::worker::orders::Orders;
 use crate::worker::slot::Station;
 
 /// Rows that the relay moves in one transaction.
-const RELAY_ROWS_MAX: usize = 500;
+pub(crate) const RELAY_ROWS_MAX: usize = 500;
 
 /// When something was last found to do; polling slows down from there.
 #[derive(Debug)]

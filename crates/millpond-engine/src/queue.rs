@@ -7,9 +7,67 @@ use std::time::Duration;
 
 use crate::body::Raw;
 use millpond_core::Backoff;
-use millpond_core::queue::{HistoryLevel, QueueSettings};
+use millpond_core::queue::{HistoryLevel, QueueSettings, Transactional};
 
-/// A queue whose messages have bodies of type `B`.
+/// How a send to a queue stands to the sender's transaction: [`Require`], [`Try`] or [`Never`].
+pub trait Mode: sealed::Sealed + 'static {
+    /// As it is stored with the queue.
+    const TRANSACTIONAL: Transactional;
+}
+
+/// A mode that may be sent outside of any transaction.
+#[diagnostic::on_unimplemented(
+    message = "a queue that requires a transaction cannot be sent to without one",
+    label = "this queue is a `TxQueue`",
+    note = "send within a transaction: `pond.begin()` and `unit.send(…)`, or `pond.within(&mut tx).send(…)`"
+)]
+pub trait Outside: Mode {}
+
+/// A mode whose messages are rows of the sender's own transaction.
+#[diagnostic::on_unimplemented(
+    message = "a queue that is never part of a transaction cannot be sent to in a driver's own",
+    label = "this queue is a `FastQueue`",
+    note = "we are not told of that commit: use a unit of work, `pond.begin()`, or send after the commit"
+)]
+pub trait Inside: Mode {}
+
+/// The mode of a [`TxQueue`]: only within a transaction.
+#[derive(Debug)]
+pub enum Require {}
+
+/// The mode of a [`Queue`]: within a transaction if there is one.
+#[derive(Debug)]
+pub enum Try {}
+
+/// The mode of a [`FastQueue`]: never a part of a transaction.
+#[derive(Debug)]
+pub enum Never {}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Require {}
+    impl Sealed for super::Try {}
+    impl Sealed for super::Never {}
+}
+
+impl Mode for Require {
+    const TRANSACTIONAL: Transactional = Transactional::Require;
+}
+
+impl Mode for Try {
+    const TRANSACTIONAL: Transactional = Transactional::Try;
+}
+
+impl Mode for Never {
+    const TRANSACTIONAL: Transactional = Transactional::Never;
+}
+
+impl Outside for Try {}
+impl Outside for Never {}
+impl Inside for Require {}
+impl Inside for Try {}
+
+/// A queue that may be sent to within a transaction and outside of one.
 ///
 /// A declaration is a constant. It is stored when a pond first uses it; the settings that were stored last
 /// are the ones that hold.
@@ -28,32 +86,97 @@ use millpond_core::queue::{HistoryLevel, QueueSettings};
 /// assert_eq!(MAIL.name(), "mail");
 /// assert_eq!(MAIL.settings().attempts_max, 5);
 /// ```
-pub struct Queue<B> {
+pub type Queue<B> = Declaration<B, Try>;
+
+/// A queue that is sent to within a transaction only: what cannot be sent by mistake outside of one, does not compile
+/// there.
+///
+/// ```compile_fail,E0277
+/// # use millpond_engine::{pond::Pond, queue::TxQueue};
+/// const REPORTS: TxQueue<u64> = TxQueue::new("reports");
+///
+/// async fn report(pond: &Pond) -> millpond_core::Result<()> {
+///     pond.send(&REPORTS, [7]).await?; // There is no transaction.
+///     Ok(())
+/// }
+/// ```
+///
+/// ```
+/// # use millpond_engine::{pond::Pond, queue::TxQueue};
+/// const REPORTS: TxQueue<u64> = TxQueue::new("reports");
+///
+/// async fn report(pond: &Pond) -> millpond_core::Result<()> {
+///     let mut unit = pond.begin().await?;
+///     unit.send(&REPORTS, [7]).await?;
+///     unit.commit().await?;
+///     Ok(())
+/// }
+/// ```
+pub type TxQueue<B> = Declaration<B, Require>;
+
+/// A queue that is never part of a transaction: a message costs no row of the outbox, and is lost if the process dies
+/// between a commit and storing it.
+///
+/// It can be sent to in a unit of work, which keeps the message in memory and stores it after the commit. In a
+/// transaction of a driver it cannot, since nobody tells us of that commit:
+///
+/// ```compile_fail,E0277
+/// # use millpond_core::within::UserTx;
+/// # use millpond_engine::{pond::Pond, queue::FastQueue};
+/// const PINGS: FastQueue<u64> = FastQueue::new("pings");
+///
+/// async fn ping<T: UserTx<Of>, Of>(pond: &Pond, tx: &mut T) -> millpond_core::Result<()> {
+///     pond.within(tx).send(&PINGS, [7]).await?;
+///     Ok(())
+/// }
+/// ```
+///
+/// ```
+/// # use millpond_engine::{pond::Pond, queue::FastQueue};
+/// const PINGS: FastQueue<u64> = FastQueue::new("pings");
+///
+/// async fn ping(pond: &Pond) -> millpond_core::Result<()> {
+///     pond.send(&PINGS, [7]).await?;
+///     let mut unit = pond.begin().await?;
+///     unit.send(&PINGS, [8]).await?;
+///     unit.commit().await?;
+///     Ok(())
+/// }
+/// ```
+pub type FastQueue<B> = Declaration<B, Never>;
+
+/// The declaration of a queue whose messages have bodies of type `B`: a [`Queue`], a [`TxQueue`] or a [`FastQueue`], by
+/// its mode `M`. They are built alike.
+pub struct Declaration<B, M> {
     name: Cow<'static, str>,
     settings: QueueSettings,
     declared_by_use: bool,
     body: PhantomData<fn(B) -> B>,
+    mode: PhantomData<fn() -> M>,
 }
 
-impl<B> Queue<B> {
+impl<B, M: Mode> Declaration<B, M> {
     /// A queue with every setting at its default. A pond declares it when it first uses it.
     pub const fn new(name: &'static str) -> Self {
         Self {
             name: Cow::Borrowed(name),
-            settings: QueueSettings::DEFAULT,
+            settings: QueueSettings { transactional: M::TRANSACTIONAL, ..QueueSettings::DEFAULT },
             declared_by_use: true,
             body: PhantomData,
+            mode: PhantomData,
         }
     }
 
     /// A queue whose name is known at run time only. Using it never makes a queue, so that a name from
     /// outside cannot: it is looked up, or declared by an explicit [`Pond::declare`](crate::pond::Pond::declare).
+    /// What is stored says how it stands to transactions.
     pub const fn named(name: String) -> Self {
         Self {
             name: Cow::Owned(name),
-            settings: QueueSettings::DEFAULT,
+            settings: QueueSettings { transactional: M::TRANSACTIONAL, ..QueueSettings::DEFAULT },
             declared_by_use: false,
             body: PhantomData,
+            mode: PhantomData,
         }
     }
 
@@ -72,16 +195,19 @@ impl<B> Queue<B> {
         self.declared_by_use
     }
 
-    /// The same declaration, whatever its bodies are.
+    /// The same declaration, whatever its bodies and its mode are.
     pub(crate) fn untyped(&self) -> Queue<Raw> {
         let Self { name, settings, declared_by_use, .. } = self.clone();
-        Queue { name, settings, declared_by_use, body: PhantomData }
+        Declaration { name, settings, declared_by_use, body: PhantomData, mode: PhantomData }
     }
 
-    /// The same queue with all of these settings.
+    /// The same queue with all of these settings. A constant keeps the mode of its type.
     #[must_use]
     pub const fn with_settings(mut self, settings: QueueSettings) -> Self {
         self.settings = settings;
+        if self.declared_by_use {
+            self.settings.transactional = M::TRANSACTIONAL;
+        }
         self
     }
 
@@ -163,18 +289,19 @@ impl<B> Queue<B> {
     }
 }
 
-impl<B> Clone for Queue<B> {
+impl<B, M> Clone for Declaration<B, M> {
     fn clone(&self) -> Self {
         Self {
             name: self.name.clone(),
             settings: self.settings,
             declared_by_use: self.declared_by_use,
             body: PhantomData,
+            mode: PhantomData,
         }
     }
 }
 
-impl<B> fmt::Debug for Queue<B> {
+impl<B, M> fmt::Debug for Declaration<B, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue")
             .field("name", &self.name)
@@ -206,6 +333,7 @@ mod tests {
     fn a_constant_carries_every_setting() {
         let expected = QueueSettings {
             delivery: QueueSettings::DEFAULT.delivery,
+            transactional: Transactional::Try,
             attempts_max: 7,
             backoff: Backoff::fixed(Duration::from_secs(1)),
             lease: Duration::from_secs(3),
@@ -219,6 +347,17 @@ mod tests {
         };
         assert_eq!(*MAIL.settings(), expected);
         assert_eq!(MAIL.no_timeout().settings().timeout, None);
+    }
+
+    #[test]
+    fn a_type_is_a_mode() {
+        const REPORTS: TxQueue<Welcome> = TxQueue::new("reports").attempts_max(3);
+        const PINGS: FastQueue<Welcome> = FastQueue::new("pings").with_settings(QueueSettings::DEFAULT);
+        assert_eq!(REPORTS.settings().transactional, Transactional::Require);
+        assert_eq!(PINGS.settings().transactional, Transactional::Never);
+        let stored = QueueSettings { transactional: Transactional::Require, ..QueueSettings::DEFAULT };
+        let named = Queue::<Welcome>::named("mail".to_owned()).with_settings(stored);
+        assert_eq!(named.settings().transactional, Transactional::Require, "as it is stored");
     }
 
     #[test]

@@ -31,7 +31,7 @@ use crate::batch::BatchHandler;
 use crate::body::{Body, Raw};
 use crate::handler::{Bound, Handler, States};
 use crate::pond::Pond;
-use crate::queue::Queue;
+use crate::queue::{Declaration, Mode, Queue};
 use crate::worker::kinds::Kinds;
 
 /// Handlers of one queue that run at once, if nobody says otherwise.
@@ -129,14 +129,14 @@ impl Worker {
     }
 
     /// Registers the handler of a queue: of messages that name no kind of their own.
-    pub fn handle<B: Body, A>(self, queue: &Queue<B>, handler: impl Handler<B, A>) -> Self {
+    pub fn handle<B: Body, M: Mode, A>(self, queue: &Declaration<B, M>, handler: impl Handler<B, A>) -> Self {
         self.register(queue, KindOf::Own, Box::new(|states| handler.bind(states)))
     }
 
     /// Registers the handler of one kind of a queue.
-    pub fn handle_kind<B: Body, C, A>(
+    pub fn handle_kind<B: Body, C, M: Mode, A>(
         self,
-        queue: &Queue<C>,
+        queue: &Declaration<C, M>,
         kind: impl Into<String>,
         handler: impl Handler<B, A>,
     ) -> Self {
@@ -144,7 +144,11 @@ impl Worker {
     }
 
     /// Registers the handler of every kind of a queue that has none of its own here.
-    pub fn handle_any<B: Body, C, A>(self, queue: &Queue<C>, handler: impl Handler<B, A>) -> Self {
+    pub fn handle_any<B: Body, C, M: Mode, A>(
+        self,
+        queue: &Declaration<C, M>,
+        handler: impl Handler<B, A>,
+    ) -> Self {
         self.register(queue, KindOf::Any, Box::new(|states| handler.bind(states)))
     }
 
@@ -167,14 +171,18 @@ impl Worker {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn handle_batch<B: Body, A>(self, queue: &Queue<B>, handler: impl BatchHandler<B, A>) -> Self {
+    pub fn handle_batch<B: Body, M: Mode, A>(
+        self,
+        queue: &Declaration<B, M>,
+        handler: impl BatchHandler<B, A>,
+    ) -> Self {
         self.register(queue, KindOf::Own, Box::new(|states| handler.bind(states)))
     }
 
     /// Registers the batch handler of one kind of a queue. A call gets messages of this kind alone.
-    pub fn handle_kind_batch<B: Body, C, A>(
+    pub fn handle_kind_batch<B: Body, C, M: Mode, A>(
         self,
-        queue: &Queue<C>,
+        queue: &Declaration<C, M>,
         kind: impl Into<String>,
         handler: impl BatchHandler<B, A>,
     ) -> Self {
@@ -287,7 +295,7 @@ impl Worker {
         run::run(self, async { first.next().await }, hurry).await.map(drop)
     }
 
-    fn register<C>(mut self, queue: &Queue<C>, kind: KindOf, bind: Bind) -> Self {
+    fn register<C, M: Mode>(mut self, queue: &Declaration<C, M>, kind: KindOf, bind: Bind) -> Self {
         self.registrations.push(Registration { queue: queue.untyped(), kind, bind, batch_max: None });
         self
     }

@@ -16,7 +16,7 @@ use crate::operate::Change;
 use crate::queues::{Stored, has_history, overlaid, set_queue, stored_queue};
 
 /// A setting that a queue has for life.
-const FIXED: &str = "delivery";
+const FIXED: [&str; 2] = ["delivery", "transactional"];
 
 impl Change<'_> {
     /// Changes settings, or goes back to what is declared; all of them or none.
@@ -75,8 +75,8 @@ fn check(
             None => format!("there is no setting `{setting}`; there are {}", known.join(", ")),
         });
     }
-    if setting == FIXED {
-        return wrong(format!("a queue has its `{FIXED}` for life"));
+    if FIXED.contains(&setting) {
+        return wrong(format!("a queue has its `{setting}` from its declaration, for life"));
     }
     let Some(value) = value else { return Ok(()) };
     match overlaid(queue, declared, &Map::from_iter([(setting.to_owned(), value.clone())])) {

@@ -70,7 +70,7 @@ impl Log for MysqlStore {
     }
 
     fn begin(&self, held: ClaimRef, offset: Offset, limit: Duration) -> BoxFuture<'_, Result<Begun>> {
-        unit::begin(self, held, offset, limit)
+        unit::begin(self, Some((held, offset)), limit)
     }
 
     fn pulse(&self, queues: Vec<QueueId>) -> BoxFuture<'_, Result<Pulse>> {

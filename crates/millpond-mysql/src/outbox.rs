@@ -1,10 +1,11 @@
 //! The outbox of the store: due rows move to the log, each deleted and appended in one transaction.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use millpond_core::error::{Code, Error, Result};
 use millpond_core::message::MessageId;
-use millpond_core::store::{BoxFuture, Outbox, QueueId, Relayed};
+use millpond_core::store::{Begun, BoxFuture, EffectTx, Outbox, QueueId, Relayed};
 use millpond_core::time::Timestamp;
 
 use crate::append::partition_of;
@@ -13,6 +14,7 @@ use crate::connection::Connection;
 use crate::error::{Lost, Tried};
 use crate::literal::List;
 use crate::row::Row;
+use crate::unit;
 
 /// Where a row goes: queue, class, lane.
 type Home = (i32, u8, u8);
@@ -45,6 +47,15 @@ impl Outbox for MysqlStore {
             queues.dedup();
             let next_due = Option::<i64>::map(next_due, Timestamp::from_micros);
             Ok(Relayed { moved: moved.len(), queues, next_due })
+        })
+    }
+
+    fn open(&self, limit: Duration) -> BoxFuture<'_, Result<Box<dyn EffectTx>>> {
+        Box::pin(async move {
+            match unit::begin(self, None, limit).await? {
+                Begun::Open(tx) => Ok(tx),
+                Begun::AlreadyDone => unreachable!("it belongs to no job"),
+            }
         })
     }
 

@@ -1,6 +1,7 @@
-//! A handler's own transaction (M7): its writes and the message's inbox row commit together, if the lease is still held.
+//! Transactions that a caller holds: a handler's own (M7), whose writes and the message's inbox row commit together, if the
+//! lease is still held; and a plain one, which has no lease to check.
 //!
-//! It has a connection for itself, from [`Log::begin`] until it ends. When its limit passes, the server is told to end
+//! Each has a connection for itself, from [`Log::begin`] until it ends. When its limit passes, the server is told to end
 //! the connection, and rolls back. The connection does not commit by itself meanwhile: after a deadlock the server has
 //! rolled back, and what a handler writes then belongs to no transaction that anybody commits.
 //!
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use millpond_core::error::{Code, Error, Result};
 use millpond_core::message::{NewMessage, Offset};
-use millpond_core::store::{Begun, BoxFuture, ClaimRef, EffectTx, Queue, Stored};
+use millpond_core::store::{Begun, BoxFuture, ClaimRef, EffectTx, Frame, Queue, Stored};
 use mysql_async::Conn;
 use tokio::task::AbortHandle;
 use uuid::Uuid;
@@ -30,22 +31,27 @@ use crate::runs::place;
 use crate::sabotage::sabotaged;
 
 const BEGIN: &str = "open the job's transaction";
-const COMMIT: &str = "commit the job's transaction";
-const SEND: &str = "send in the job's transaction";
+const OPEN: &str = "open a transaction";
+const COMMIT: &str = "commit the transaction";
+const SEND: &str = "send in the transaction";
 
-/// The side of a handler's transaction that is MySQL's or MariaDB's.
+/// Of a plain transaction: set at its begin, and looked for at its commit.
+const BEGIN_OF_ALL: &str = "savepoint millpond_unit";
+const END_OF_ALL: &str = "release savepoint millpond_unit";
+
+/// The side of a transaction that a caller holds that is MySQL's or MariaDB's.
 pub struct MysqlTx {
     /// `None` once it is over.
     lent: Option<Lent>,
-    held: ClaimRef,
-    offset: Offset,
+    /// The message whose lease the commit checks, if it is a handler's own.
+    job: Option<(ClaimRef, Offset)>,
     watchdog: AbortHandle,
     lane: Lane,
 }
 
 impl std::fmt::Debug for MysqlTx {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MysqlTx").field("offset", &self.offset).finish_non_exhaustive()
+        f.debug_struct("MysqlTx").field("job", &self.job).finish_non_exhaustive()
     }
 }
 
@@ -97,12 +103,22 @@ impl MysqlTx {
     async fn commit_held(&mut self) -> Tried<()> {
         let lent = self.lent.take().expect("a transaction is committed once");
         let connection = lent.peek();
-        let still = is_still_ours(connection, &self.held, self.offset).await;
+        let still = match &self.job {
+            Some((held, offset)) => is_still_ours(connection, held, *offset).await,
+            // The savepoint is gone if the server has rolled back: what was written since would be committed alone.
+            None => connection.step(END_OF_ALL).await.map(|()| true),
+        };
         // Nothing is committed yet: a lost connection has rolled it back.
-        if !still.map_err(|fault| fault.into_error(COMMIT, Lost::AskAgain))? {
+        let refused = match still {
+            Ok(true) => None,
+            Ok(false) => Some(lost(COMMIT).into()),
+            Err(fault) if self.job.is_none() && !fault.is_ambiguous() => Some(over(fault, COMMIT).into()),
+            Err(fault) => return Err(fault.into_error(COMMIT, Lost::AskAgain).into()),
+        };
+        if let Some(refused) = refused {
             connection.rollback().await;
             give_back(lent).await;
-            return Err(lost(COMMIT).into());
+            return Err(refused);
         }
         connection.commit().await?;
         give_back(lent).await;
@@ -117,16 +133,16 @@ async fn give_back(lent: Lent) {
     }
 }
 
-/// Opens a handler's transaction for one message of a claim.
+/// Opens a handler's transaction for one message of a claim, or one that belongs to no job.
 pub(crate) fn begin(
     store: &MysqlStore,
-    held: ClaimRef,
-    offset: Offset,
+    job: Option<(ClaimRef, Offset)>,
     limit: Duration,
 ) -> BoxFuture<'_, Result<Begun>> {
     let (lane, target) = (store.main.clone(), Arc::clone(&store.target));
-    store.main.take(BEGIN, Lost::AskAgain, async move |lent: Lent| {
-        let opened = open(lent.peek(), &held, offset).await;
+    let doing = if job.is_some() { BEGIN } else { OPEN };
+    store.main.take(doing, Lost::AskAgain, async move |lent: Lent| {
+        let opened = open(lent.peek(), job.as_ref()).await;
         if !matches!(opened, Ok(true)) {
             lent.peek().rollback().await;
             give_back(lent).await;
@@ -135,13 +151,13 @@ pub(crate) fn begin(
         let server = lent.peek().server.clone();
         let watchdog = tokio::task::spawn_local(async move {
             tokio::time::sleep(limit).await;
-            tracing::warn!("a handler held its transaction to the limit; it is rolled back");
+            tracing::warn!("a transaction was held to its limit; it is rolled back");
             if let Err(error) = end(&target, &server).await {
                 tracing::warn!(%error, "its connection could not be ended");
             }
         });
         let watchdog = watchdog.abort_handle();
-        Ok(Begun::Open(Box::new(MysqlTx { lent: Some(lent), held, offset, watchdog, lane })))
+        Ok(Begun::Open(Box::new(MysqlTx { lent: Some(lent), job, watchdog, lane })))
     })
 }
 
@@ -150,12 +166,18 @@ async fn end(target: &Arc<Target>, server: &Server) -> Tried<()> {
     Connection::open(target).await?.end(server).await.map(drop)
 }
 
-/// Begins, writes the inbox row, and looks whether the lease is held. False: the effect was committed before.
-async fn open(connection: &Connection, held: &ClaimRef, offset: Offset) -> Tried<bool> {
+/// Begins; for a job, writes the inbox row, and looks whether the lease is held. False: the effect was committed before.
+async fn open(connection: &Connection, job: Option<&(ClaimRef, Offset)>) -> Tried<bool> {
     connection.begun();
     let mut script = connection.new_script();
     script.step("set session autocommit = 0")?;
     script.begin()?;
+    let Some((held, offset)) = job else {
+        script.step(BEGIN_OF_ALL)?;
+        connection.script(script).await?;
+        return Ok(true);
+    };
+    let offset = *offset;
     let add = script.add("inbox_add", &[&held.subscription, &held.partition, &offset.0])?;
     let answers = connection.script(script).await?;
     let is_held = is_open(connection, "claim_get", held, offset).await?;
@@ -195,7 +217,7 @@ impl EffectTx for MysqlTx {
         Box::pin(async move {
             let found = stored_queue(self.connection(), &name)
                 .await
-                .map_err(|fault| over(fault, "look a queue up in the job's transaction"))?;
+                .map_err(|fault| over(fault, "look a queue up in the transaction"))?;
             Ok(found.map(|stored| stored.queue))
         })
     }
@@ -206,6 +228,16 @@ impl EffectTx for MysqlTx {
         messages: Vec<NewMessage>,
     ) -> BoxFuture<'a, Result<Vec<Stored>>> {
         Box::pin(async move { self.send_all(queue, &messages).await.map_err(|fault| over(fault, SEND)) })
+    }
+
+    fn frame(&mut self, frame: Frame) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            for statement in frame.statements() {
+                let step = self.connection().step(&statement).await;
+                step.map_err(|fault| over(fault, "set a savepoint in the transaction"))?;
+            }
+            Ok(())
+        })
     }
 
     fn commit(mut self: Box<Self>) -> BoxFuture<'static, Result<()>> {

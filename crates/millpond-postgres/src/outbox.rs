@@ -1,8 +1,10 @@
 //! The outbox of the store: due rows move to the log, each deleted and appended in one transaction.
 
+use std::time::Duration;
+
 use millpond_core::error::Result;
 use millpond_core::message::MessageId;
-use millpond_core::store::{BoxFuture, Outbox, QueueId, Relayed};
+use millpond_core::store::{Begun, BoxFuture, EffectTx, Outbox, QueueId, Relayed};
 use millpond_core::time::Timestamp;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
@@ -10,6 +12,7 @@ use uuid::Uuid;
 use crate::connect::PostgresStore;
 use crate::connection::Connection;
 use crate::error::{Lost, Tried};
+use crate::unit;
 
 impl Outbox for PostgresStore {
     fn relay(&self, rows_max: usize) -> BoxFuture<'_, Result<Relayed>> {
@@ -21,6 +24,15 @@ impl Outbox for PostgresStore {
                 self.wake.tell();
             }
             Ok(relayed)
+        })
+    }
+
+    fn open(&self, limit: Duration) -> BoxFuture<'_, Result<Box<dyn EffectTx>>> {
+        Box::pin(async move {
+            match unit::begin(self, None, limit).await? {
+                Begun::Open(tx) => Ok(tx),
+                Begun::AlreadyDone => unreachable!("it belongs to no job"),
+            }
         })
     }
 

@@ -1,6 +1,7 @@
-//! A handler's own transaction (M7): its writes and the message's inbox row commit together, if the lease is still held.
+//! Transactions that a caller holds: a handler's own (M7), whose writes and the message's inbox row commit together, if the
+//! lease is still held; and a plain one, which has no lease to check.
 //!
-//! It has a connection for itself, from [`Log::begin`] until it ends. When its limit passes, the connection is closed, and
+//! Each has a connection for itself, from [`Log::begin`] until it ends. When its limit passes, the connection is closed, and
 //! the server rolls back.
 //!
 //! [`Log::begin`]: millpond_core::store::Log::begin
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use millpond_core::error::{Code, Error, Result};
 use millpond_core::message::{NewMessage, Offset};
-use millpond_core::store::{Begun, BoxFuture, ClaimRef, EffectTx, Queue, Stored};
+use millpond_core::store::{Begun, BoxFuture, ClaimRef, EffectTx, Frame, Queue, Stored};
 use tokio::task::AbortHandle;
 use tokio_postgres::Client;
 use tokio_postgres::types::Type;
@@ -30,15 +31,16 @@ use crate::settle::narrow;
 use crate::wake::Wake;
 
 const BEGIN: &str = "open the job's transaction";
-const COMMIT: &str = "commit the job's transaction";
-const SEND: &str = "send in the job's transaction";
+const OPEN: &str = "open a transaction";
+const COMMIT: &str = "commit the transaction";
+const SEND: &str = "send in the transaction";
 
-/// Postgres' side of a handler's transaction.
+/// Postgres' side of a transaction that a caller holds.
 pub struct PostgresTx {
     /// `None` once it is over.
     lent: Option<Lent>,
-    held: ClaimRef,
-    offset: Offset,
+    /// The message whose lease the commit checks, if it is a handler's own.
+    job: Option<(ClaimRef, Offset)>,
     watchdog: AbortHandle,
     lane: Lane,
     wake: Wake,
@@ -46,7 +48,7 @@ pub struct PostgresTx {
 
 impl std::fmt::Debug for PostgresTx {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PostgresTx").field("offset", &self.offset).finish_non_exhaustive()
+        f.debug_struct("PostgresTx").field("job", &self.job).finish_non_exhaustive()
     }
 }
 
@@ -91,12 +93,14 @@ impl PostgresTx {
 
     async fn commit_held(&mut self) -> Tried<()> {
         let mut lent = self.lent.take().expect("a transaction is committed once");
-        let still = still_held(lent.peek(), "claim_still_held_at_commit", &self.held, self.offset).await;
-        // Nothing is committed yet: a lost connection has rolled it back.
-        if !still.map_err(|fault| fault.into_error(COMMIT, Lost::AskAgain))? {
-            lent.get().rollback().await;
-            lent.give_back();
-            return Err(lost(COMMIT).into());
+        if let Some((held, offset)) = &self.job {
+            let still = still_held(lent.peek(), "claim_still_held_at_commit", held, *offset).await;
+            // Nothing is committed yet: a lost connection has rolled it back.
+            if !still.map_err(|fault| fault.into_error(COMMIT, Lost::AskAgain))? {
+                lent.get().rollback().await;
+                lent.give_back();
+                return Err(lost(COMMIT).into());
+            }
         }
         lent.get().commit().await?;
         lent.give_back();
@@ -104,16 +108,16 @@ impl PostgresTx {
     }
 }
 
-/// Opens a handler's transaction for one message of a claim.
+/// Opens a handler's transaction for one message of a claim, or one that belongs to no job.
 pub(crate) fn begin(
     store: &PostgresStore,
-    held: ClaimRef,
-    offset: Offset,
+    job: Option<(ClaimRef, Offset)>,
     limit: Duration,
 ) -> BoxFuture<'_, Result<Begun>> {
     let (wake, lane) = (store.wake.clone(), store.main.clone());
-    store.main.take(BEGIN, Lost::AskAgain, async move |mut lent: Lent| {
-        let opened = open(lent.get(), &held, offset, limit).await;
+    let doing = if job.is_some() { BEGIN } else { OPEN };
+    store.main.take(doing, Lost::AskAgain, async move |mut lent: Lent| {
+        let opened = open(lent.get(), job.as_ref(), limit).await;
         if !matches!(opened, Ok(true)) {
             lent.get().rollback().await;
             lent.give_back();
@@ -122,16 +126,16 @@ pub(crate) fn begin(
         let driver = lent.peek().driver();
         let watchdog = tokio::task::spawn_local(async move {
             tokio::time::sleep(limit).await;
-            tracing::warn!("a handler held its transaction to the limit; it was rolled back");
+            tracing::warn!("a transaction was held to its limit; it was rolled back");
             driver.abort();
         });
         let watchdog = watchdog.abort_handle();
-        Ok(Begun::Open(Box::new(PostgresTx { lent: Some(lent), held, offset, watchdog, lane, wake })))
+        Ok(Begun::Open(Box::new(PostgresTx { lent: Some(lent), job, watchdog, lane, wake })))
     })
 }
 
-/// Begins, writes the inbox row, and looks whether the lease is held. False: the effect was committed before.
-async fn open(connection: &mut Connection, held: &ClaimRef, offset: Offset, limit: Duration) -> Tried<bool> {
+/// Begins; for a job, writes the inbox row, and looks whether the lease is held. False: the effect was committed before.
+async fn open(connection: &mut Connection, job: Option<&(ClaimRef, Offset)>, limit: Duration) -> Tried<bool> {
     // The server's own limits, for a node that is gone and does not say so. Locks of the handler count as its own time.
     let millis = limit.as_millis().clamp(1, 2_000_000_000);
     connection
@@ -140,6 +144,8 @@ async fn open(connection: &mut Connection, held: &ClaimRef, offset: Offset, limi
             connection.target.statements.get("still_ours")
         ))
         .await?;
+    let Some((held, offset)) = job else { return Ok(true) };
+    let offset = *offset;
     let (now, subscription, partition) =
         (connection.now(), narrow(held.subscription), narrow(held.partition));
     let offset_number = offset.0.cast_signed();
@@ -195,7 +201,7 @@ impl EffectTx for PostgresTx {
         Box::pin(async move {
             let found = stored_queue(self.connection(), &name)
                 .await
-                .map_err(|fault| over(fault, "look a queue up in the job's transaction"))?;
+                .map_err(|fault| over(fault, "look a queue up in the transaction"))?;
             Ok(found.map(|stored| stored.queue))
         })
     }
@@ -206,6 +212,13 @@ impl EffectTx for PostgresTx {
         messages: Vec<NewMessage>,
     ) -> BoxFuture<'a, Result<Vec<Stored>>> {
         Box::pin(async move { self.send_all(queue, &messages).await.map_err(|fault| over(fault, SEND)) })
+    }
+
+    fn frame(&mut self, frame: Frame) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let step = self.connection().step(&frame.statements().join("; ")).await;
+            step.map_err(|fault| over(fault, "set a savepoint in the transaction"))
+        })
     }
 
     fn commit(mut self: Box<Self>) -> BoxFuture<'static, Result<()>> {

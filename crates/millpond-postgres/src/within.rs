@@ -5,9 +5,7 @@ use millpond_core::message::NewMessage;
 use millpond_core::reason::OutboxReason;
 use millpond_core::store::{BoxFuture, Queue, QueueId};
 use millpond_core::time::micros;
-use millpond_core::within::{
-    Dialect, Hold, Refused, Row, Shape, Statement, UserTx, Value, Within, pages,
-};
+use millpond_core::within::{Dialect, Hold, Refused, Row, Shape, Statement, UserTx, Value, Within, pages};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Transaction};
 

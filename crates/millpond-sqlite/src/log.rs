@@ -12,7 +12,6 @@ use millpond_core::store::{
 use millpond_core::time::{Timestamp, micros};
 use millpond_core::view::Wish;
 use rusqlite::{Connection, OptionalExtension, named_params};
-use tokio::sync::oneshot;
 
 use crate::append::Path;
 use crate::connect::SqliteStore;
@@ -20,7 +19,6 @@ use crate::error::Tried;
 use crate::migrate;
 use crate::sql::sql;
 use crate::take_over::expired;
-use crate::unit::UnitStart;
 use crate::writer::Durable;
 
 impl Log for SqliteStore {
@@ -88,12 +86,7 @@ impl Log for SqliteStore {
     }
 
     fn begin(&self, held: ClaimRef, offset: Offset, limit: Duration) -> BoxFuture<'_, Result<Begun>> {
-        Box::pin(async move {
-            let (reply, answer) = oneshot::channel();
-            self.writer.unit(UnitStart { held, offset, limit, reply }).await?;
-            let ended = |_| Error::new(Code::StoreUnavailable, "open the job's transaction");
-            answer.await.map_err(ended)?
-        })
+        self.begin_unit(Some((held, offset)), limit)
     }
 
     fn pulse(&self, queues: Vec<QueueId>) -> BoxFuture<'_, Result<Pulse>> {

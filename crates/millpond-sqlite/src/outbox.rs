@@ -1,12 +1,13 @@
 //! The outbox of the store: due rows move to the log, each deleted and appended in one transaction.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use millpond_core::error::Result;
 use millpond_core::message::MessageId;
 use millpond_core::pick::Lane;
 use millpond_core::reason::OutboxReason;
-use millpond_core::store::{BoxFuture, Outbox, QueueId, Relayed};
+use millpond_core::store::{Begun, BoxFuture, EffectTx, Outbox, QueueId, Relayed};
 use millpond_core::time::Timestamp;
 use rusqlite::{OptionalExtension, params};
 
@@ -19,6 +20,15 @@ use crate::writer::{Durable, Tx};
 impl Outbox for SqliteStore {
     fn relay(&self, rows_max: usize) -> BoxFuture<'_, Result<Relayed>> {
         self.writer.write(Durable::No, "move due messages to the log", move |tx| tx.relay(rows_max))
+    }
+
+    fn open(&self, limit: Duration) -> BoxFuture<'_, Result<Box<dyn EffectTx>>> {
+        Box::pin(async move {
+            match self.begin_unit(None, limit).await? {
+                Begun::Open(tx) => Ok(tx),
+                Begun::AlreadyDone => unreachable!("it belongs to no job"),
+            }
+        })
     }
 
     fn arrived(&self, ids: Vec<MessageId>) -> BoxFuture<'_, Result<Vec<MessageId>>> {

@@ -1,7 +1,7 @@
-//! A handler's own transaction (M7): its writes and the message's inbox row commit together, if the lease is
-//! still held.
+//! Transactions that a caller holds: a handler's own (M7), whose writes and the message's inbox row commit together, if
+//! the lease is still held; and a plain one, which has no lease to check.
 //!
-//! It runs on the writing connection, so it holds the one writer from [`Log::begin`] until it ends: do the slow
+//! Each runs on the writing connection, so it holds the one writer from [`Log::begin`] until it ends: do the slow
 //! work first, open it late. Its limit bounds how long everybody else waits.
 //!
 //! [`Log::begin`]: millpond_core::store::Log::begin
@@ -13,12 +13,13 @@ use std::time::{Duration, Instant};
 
 use millpond_core::error::{Code, Error, Result};
 use millpond_core::message::{NewMessage, Offset};
-use millpond_core::store::{Begun, BoxFuture, ClaimRef, EffectTx, Queue, QueueId, Stored};
+use millpond_core::store::{Begun, BoxFuture, ClaimRef, EffectTx, Frame, Queue, QueueId, Stored};
 use millpond_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use tokio::sync::oneshot;
 
 use crate::append::Path;
+use crate::connect::SqliteStore;
 use crate::error::{Fault, Tried, code_of, code_of_commit};
 use crate::migrate;
 use crate::queues::stored_queue;
@@ -35,12 +36,13 @@ const COMMANDS_MAX: usize = 16;
 const LOOK_EVERY_STEPS: i32 = 10_000;
 
 const BEGIN: &str = "open the job's transaction";
-const COMMIT: &str = "commit the job's transaction";
+const OPEN: &str = "open a transaction";
+const COMMIT: &str = "commit the transaction";
 
 /// Asks the writer to open a unit.
 pub(crate) struct UnitStart {
-    pub(crate) held: ClaimRef,
-    pub(crate) offset: Offset,
+    /// The message whose lease the commit checks, if it is a handler's own.
+    pub(crate) job: Option<(ClaimRef, Offset)>,
     pub(crate) limit: Duration,
     pub(crate) reply: oneshot::Sender<Result<Begun>>,
 }
@@ -51,7 +53,7 @@ enum Command {
     Commit(oneshot::Sender<Result<()>>),
 }
 
-/// SQLite's side of a handler's transaction.
+/// SQLite's side of a transaction that a caller holds.
 #[derive(Debug)]
 pub struct SqliteTx {
     commands: mpsc::SyncSender<Command>,
@@ -71,7 +73,7 @@ impl SqliteTx {
         &mut self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
-        let doing = "write in the job's transaction";
+        let doing = "write in the transaction";
         let run = move |conn: &Connection| {
             work(conn).map_err(|error| match code_of(&error) {
                 // It is the handler's statement that is wrong, not the store.
@@ -103,7 +105,7 @@ impl SqliteTx {
 impl EffectTx for SqliteTx {
     fn queue(&mut self, name: String) -> BoxFuture<'_, Result<Option<Queue>>> {
         let found = move |conn: &Connection| Ok(stored_queue(conn, &name)?.map(|stored| stored.queue));
-        Box::pin(self.ask("look a queue up in the job's transaction", found))
+        Box::pin(self.ask("look a queue up in the transaction", found))
     }
 
     fn send<'a>(
@@ -112,12 +114,17 @@ impl EffectTx for SqliteTx {
         messages: Vec<NewMessage>,
     ) -> BoxFuture<'a, Result<Vec<Stored>>> {
         Box::pin(async move {
-            let doing = "send in the job's transaction";
+            let doing = "send in the transaction";
             let (reply, answer) = oneshot::channel();
             let command = Command::Send(queue.id, messages, reply);
             self.commands.try_send(command).map_err(|_| over(doing))?;
             answer.await.map_err(|_| over(doing))?
         })
+    }
+
+    fn frame(&mut self, frame: Frame) -> BoxFuture<'_, Result<()>> {
+        let step = move |conn: &Connection| Ok(conn.execute_batch(&frame.statements().join("; "))?);
+        Box::pin(self.ask("set a savepoint in the transaction", step))
     }
 
     fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
@@ -138,11 +145,27 @@ fn over(doing: &str) -> Error {
         .because("the transaction is over: its limit passed, or one of its statements ended it")
 }
 
+impl SqliteStore {
+    /// Opens a transaction, for one message of a claim or for no job.
+    pub(crate) fn begin_unit(
+        &self,
+        job: Option<(ClaimRef, Offset)>,
+        limit: Duration,
+    ) -> BoxFuture<'_, Result<Begun>> {
+        Box::pin(async move {
+            let (reply, answer) = oneshot::channel();
+            self.writer.unit(UnitStart { job, limit, reply }).await?;
+            let ended = |_| Error::new(Code::StoreUnavailable, if job.is_some() { BEGIN } else { OPEN });
+            answer.await.map_err(ended)?
+        })
+    }
+}
+
 impl WriterThread {
     /// Serves one unit until it commits, rolls back, or its limit passes.
     pub(crate) fn serve(&mut self, start: UnitStart) {
-        let UnitStart { held, offset, limit, reply } = start;
-        let opened = self.open_unit(&held, offset);
+        let UnitStart { job, limit, reply } = start;
+        let opened = self.open_unit(job.as_ref());
         // The wait for another process's transaction is not the handler's.
         let until = Instant::now() + limit;
         match opened {
@@ -150,12 +173,14 @@ impl WriterThread {
                 let (commands, waiting) = mpsc::sync_channel(COMMANDS_MAX);
                 if reply.send(Ok(Begun::Open(Box::new(SqliteTx { commands })))).is_ok() {
                     self.interrupt_at(Some(until));
-                    self.obey(&waiting, &held, offset, until);
+                    self.obey(&waiting, job.as_ref(), until);
                     self.interrupt_at(None);
                 }
             }
             Ok(false) => drop(reply.send(Ok(Begun::AlreadyDone))),
-            Err(fault) => drop(reply.send(Err(fault.into_error(BEGIN)))),
+            Err(fault) => {
+                drop(reply.send(Err(fault.into_error(if job.is_some() { BEGIN } else { OPEN }))));
+            }
         }
         self.abandon();
     }
@@ -168,14 +193,16 @@ impl WriterThread {
         }
     }
 
-    /// Begins, looks whether the lease is held, and writes the inbox row. False: the effect was committed before.
-    fn open_unit(&mut self, held: &ClaimRef, offset: Offset) -> Tried<bool> {
+    /// Begins; for a job, looks whether the lease is held, and writes the inbox row. False: the effect was committed before.
+    fn open_unit(&mut self, job: Option<&(ClaimRef, Offset)>) -> Tried<bool> {
         if !self.has_room() {
             let (code, why) = storage_full();
             return Err(Error::new(code, BEGIN).because(why).into());
         }
         self.begin(Durable::Yes)?;
         migrate::still_ours(&self.conn)?;
+        let Some((held, offset)) = job else { return Ok(true) };
+        let offset = *offset;
         let now = Timestamp::from_micros(self.clock.micros());
         let tx = Tx { conn: &self.conn, now, draft: &mut self.draft };
         let id: Option<uuid::Uuid> = tx
@@ -198,23 +225,22 @@ impl WriterThread {
         Ok(true)
     }
 
-    fn obey(&mut self, waiting: &mpsc::Receiver<Command>, held: &ClaimRef, offset: Offset, until: Instant) {
+    fn obey(&mut self, waiting: &mpsc::Receiver<Command>, job: Option<&(ClaimRef, Offset)>, until: Instant) {
         while let Some(command) = next_command(waiting, until) {
             match command {
                 Command::Run(run) => run(&self.conn),
                 Command::Send(queue, messages, reply) => {
                     let sent = self.send_in_unit(queue, &messages);
-                    let _ =
-                        reply.send(sent.map_err(|fault| fault.into_error("send in the job's transaction")));
+                    let _ = reply.send(sent.map_err(|fault| fault.into_error("send in the transaction")));
                 }
                 Command::Commit(reply) => {
-                    let outcome = self.commit_unit(held, offset);
+                    let outcome = self.commit_unit(job);
                     let _ = reply.send(outcome);
                     return;
                 }
             }
             if self.conn.is_autocommit() {
-                tracing::warn!("a statement of a handler ended its transaction");
+                tracing::warn!("a statement ended the transaction that it was in");
                 return;
             }
         }
@@ -241,10 +267,11 @@ impl WriterThread {
     }
 
     /// Last, the claim is looked at again: token and done bit (R15).
-    fn commit_unit(&mut self, held: &ClaimRef, offset: Offset) -> Result<()> {
+    fn commit_unit(&mut self, job: Option<&(ClaimRef, Offset)>) -> Result<()> {
         let now = Timestamp::from_micros(self.clock.micros());
         let mut tx = Tx { conn: &self.conn, now, draft: &mut self.draft };
-        let ready = tx.still_held(held, offset).and_then(|held| tx.write_counts().map(|()| held));
+        let held = job.map_or(Ok(true), |(held, offset)| tx.still_held(held, *offset));
+        let ready = held.and_then(|held| tx.write_counts().map(|()| held));
         if !ready.map_err(|fault| fault.into_error(COMMIT))? {
             return Err(lost(COMMIT));
         }
@@ -279,7 +306,7 @@ fn next_command(waiting: &mpsc::Receiver<Command>, until: Instant) -> Option<Com
         Ok(command) => Some(command),
         Err(mpsc::RecvTimeoutError::Disconnected) => None,
         Err(mpsc::RecvTimeoutError::Timeout) => {
-            tracing::warn!("a handler held its transaction to the limit; it was rolled back");
+            tracing::warn!("a transaction was held to its limit; it was rolled back");
             None
         }
     }

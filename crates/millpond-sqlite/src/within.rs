@@ -170,7 +170,8 @@ fn ran(conn: &Connection, statement: &Statement) -> rusqlite::Result<Vec<Row>> {
         Shape::Change => conn.prepare_cached(&statement.text)?.execute(params).map(|_| Vec::new()),
         Shape::Question => {
             let mut question = conn.prepare_cached(&statement.text)?;
-            let rows = question.query_map(params, |row| Ok(Row { number: row.get(0)?, word: row.get(1)? }))?;
+            let rows =
+                question.query_map(params, |row| Ok(Row { number: row.get(0)?, word: row.get(1)? }))?;
             rows.collect()
         }
     }

@@ -10,9 +10,9 @@ use millpond_core::message::{Due, Leased, MessageId, NewMessage, Offset};
 use millpond_core::query::Query;
 use millpond_core::queue::QueueSettings;
 use millpond_core::store::{
-    Act, Admin, Begun, BoxFuture, Changed, ClaimRef, History, Inspect, Lease, LeaseRequest, Log, Operate,
-    Outbox, Pulse, Purged, Queue, QueueId, Redrive, Relayed, Renewal, Renewed, SettleClaim, Settled, Store,
-    Stored, TakeOver, TakenOver,
+    Act, Admin, Begun, BoxFuture, Changed, ClaimRef, EffectTx, History, Inspect, Lease, LeaseRequest, Log,
+    Operate, Outbox, Pulse, Purged, Queue, QueueId, Redrive, Relayed, Renewal, Renewed, SettleClaim, Settled,
+    Store, Stored, TakeOver, TakenOver,
 };
 use millpond_core::time::Timestamp;
 use millpond_core::view::{
@@ -202,6 +202,7 @@ impl Log for Wire {
 impl Outbox for Wire {
     pass_on! {
         fn relay(rows_max: usize) -> Relayed;
+        fn open(limit: Duration) -> Box<dyn EffectTx>;
         fn arrived(ids: Vec<MessageId>) -> Vec<MessageId>;
     }
 }

@@ -1,10 +1,12 @@
-//! What is special to the Postgres store: its options, and writing in a job's own transaction.
+//! What is special to the Postgres store: its options, and writing and sending in a transaction.
+
+use std::future::Future;
 
 use millpond_core::error::{Code, Error, Result};
 use millpond_engine::unit::UnitOfWork;
-pub use millpond_postgres::{Location, Migration, Options, PostgresStore, schema, tokio_postgres};
+pub use millpond_postgres::{Driver, Location, Migration, Options, PostgresStore, schema, tokio_postgres};
 
-/// Statements in a job's own transaction.
+/// Statements in a unit of work.
 pub trait PostgresUnit {
     /// The client of the open transaction.
     ///
@@ -13,15 +15,14 @@ pub trait PostgresUnit {
     ///
     /// # Errors
     ///
-    /// That the store is not Postgres.
-    fn postgres(&mut self) -> Result<&tokio_postgres::Client>;
+    /// What the store says when it rolls back a savepoint that was dropped before; that it is not Postgres.
+    fn postgres(&mut self) -> impl Future<Output = Result<&tokio_postgres::Client>> + Send;
 }
 
 impl PostgresUnit for UnitOfWork {
-    fn postgres(&mut self) -> Result<&tokio_postgres::Client> {
-        let tx = self.tx_mut().as_any().downcast_mut::<millpond_postgres::PostgresTx>();
-        let other =
-            || Error::new(Code::UnsupportedStore, "write in the job's transaction").because("not Postgres");
+    async fn postgres(&mut self) -> Result<&tokio_postgres::Client> {
+        let tx = self.tx().await?.as_any().downcast_mut::<millpond_postgres::PostgresTx>();
+        let other = || Error::new(Code::UnsupportedStore, "write in the transaction").because("not Postgres");
         Ok(tx.ok_or_else(other)?.client())
     }
 }

@@ -1,18 +1,18 @@
-//! What is special to the SQLite store: its options, and writing in a job's own transaction.
+//! What is special to the SQLite store: its options, and writing and sending in a transaction.
 
 use std::future::Future;
 
 use millpond_core::error::{Code, Error, Result};
 use millpond_engine::unit::UnitOfWork;
 pub use millpond_sqlite::{
-    Location, Migration, Options, SqliteStore, Synchronous, SystemClock, rusqlite, schema,
+    Driver, Location, Migration, Options, SqliteStore, Synchronous, SystemClock, rusqlite, schema,
 };
 
-/// Statements in a job's own transaction.
+/// Statements in a unit of work.
 pub trait SqliteUnit {
     /// Runs `work` on the connection of the open transaction.
     ///
-    /// The transaction holds the store's one writer: do slow work before [`begin`](crate::Job::begin). The closure
+    /// The transaction holds the store's one writer: do slow work before you begin it. The closure
     /// must not begin, commit or roll back; a savepoint is fine.
     ///
     /// # Errors
@@ -29,9 +29,8 @@ impl SqliteUnit for UnitOfWork {
         &mut self,
         work: impl FnOnce(&rusqlite::Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
-        let tx = self.tx_mut().as_any().downcast_mut::<millpond_sqlite::SqliteTx>();
-        let other =
-            || Error::new(Code::UnsupportedStore, "write in the job's transaction").because("not SQLite");
+        let tx = self.tx().await?.as_any().downcast_mut::<millpond_sqlite::SqliteTx>();
+        let other = || Error::new(Code::UnsupportedStore, "write in the transaction").because("not SQLite");
         tx.ok_or_else(other)?.run(work).await
     }
 }

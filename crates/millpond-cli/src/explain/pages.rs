@@ -52,6 +52,7 @@ pages! {
         "invalid-parameter" "lease-lost" "message-not-found" "not-drained" "not-found"
         "not-serialisable" "queue-conflict" "schema-newer" "schema-older" "send-inside-transaction"
         "shutting-down" "statement-failed" "storage-full" "store-unavailable" "store-unreachable"
+        "transaction-required"
         "unknown-outcome" "unknown-queue" "unknown-time-zone" "unsupported-store" "wrong-state";
     Cause in "causes":
         "BACKLOG_AGE" "BINLOG_UNSYNCED" "CLOCK_SKEW" "CONNECTIONS_USED" "DLQ_RISING" "DOUBLEWRITE_OFF" "FLUSH_OFF" "FAILED_JOBS_PRESENT" "FREE_PAGES" "FSYNC_OFF"

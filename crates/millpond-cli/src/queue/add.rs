@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use millpond::{Backoff, Code, HistoryLevel, Pond, Queue, QueueSettings};
+use millpond::{Backoff, Code, HistoryLevel, Pond, Queue, QueueSettings, Transactional};
 use serde::Serialize;
 
 use super::{backoff, view};
@@ -35,6 +35,10 @@ Examples:
 /// Settings that were named.
 #[derive(Debug, clap::Args)]
 struct Changes {
+    /// How a send stands to the sender's transaction: only within one, within one if there is one, or never a part of
+    /// one [default: try]
+    #[arg(long, value_enum, value_name = "MODE")]
+    transactional: Option<Mode>,
     /// Deliveries in all, the first one included [default: 5]
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     attempts_max: Option<u32>,
@@ -65,6 +69,13 @@ struct Changes {
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Mode {
+    Require,
+    Try,
+    Never,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum Events {
     All,
     Failures,
@@ -83,6 +94,12 @@ struct Added<'a> {
 impl Changes {
     fn over(&self, settings: QueueSettings) -> QueueSettings {
         QueueSettings {
+            transactional: match self.transactional {
+                Some(Mode::Require) => Transactional::Require,
+                Some(Mode::Try) => Transactional::Try,
+                Some(Mode::Never) => Transactional::Never,
+                None => settings.transactional,
+            },
             attempts_max: self.attempts_max.unwrap_or(settings.attempts_max),
             backoff: self.backoff.unwrap_or(settings.backoff),
             lease: self.lease.unwrap_or(settings.lease),

@@ -27,6 +27,10 @@ pub(super) fn name(text: &str) -> Result<&'static str, String> {
     if written == "delivery" {
         return Err("delivery is fixed for the life of a queue; declare another queue".to_owned());
     }
+    if written == "transactional" {
+        let how = "`millpond queue add NAME --transactional …`, or in code by the type of its constant";
+        return Err(format!("transactional is a part of the declaration: {how}"));
+    }
     NAMES.iter().copied().find(|name| *name == written).ok_or_else(|| {
         let near = nearest(&written, &NAMES).map(|near| format!("did you mean `{near}`? "));
         let near = near.unwrap_or_default();
@@ -106,7 +110,7 @@ mod tests {
     fn every_setting_of_a_queue_has_its_name_here() {
         let all = serde_json::to_value(QueueSettings::DEFAULT).unwrap();
         let mut names: Vec<&str> = all.as_object().unwrap().keys().map(String::as_str).collect();
-        names.retain(|name| *name != "delivery");
+        names.retain(|name| !["delivery", "transactional"].contains(name));
         let mut known = NAMES;
         names.sort_unstable();
         known.sort_unstable();

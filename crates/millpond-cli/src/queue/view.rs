@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use millpond::view::{Pause, QueueView, Scope, SettingChange};
-use millpond::{HistoryLevel, QueueSettings, Timestamp};
+use millpond::{HistoryLevel, QueueSettings, Timestamp, Transactional};
 use serde::Serialize;
 
 use super::{backoff, setting};
@@ -92,6 +92,7 @@ impl Change {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Settings {
+    transactional: &'static str,
     attempts_max: u32,
     backoff: String,
     lease_ms: u64,
@@ -147,6 +148,7 @@ impl Shown {
             text.push_str(&format!("held by {}\n", held.text(times)));
         }
         text.push_str("settings\n");
+        text.push_str(&self.settings.mode());
         for name in setting::NAMES {
             let line = self.settings.line(name);
             let change = self.changes.iter().find(|change| change.setting == name);
@@ -161,6 +163,7 @@ impl Shown {
 impl From<QueueSettings> for Settings {
     fn from(stored: QueueSettings) -> Self {
         Self {
+            transactional: stored.transactional.as_str(),
             attempts_max: stored.attempts_max,
             backoff: backoff::show(&stored.backoff),
             lease_ms: span::millis(stored.lease),
@@ -199,8 +202,17 @@ impl Settings {
         format!("{name:<20}  {}", setting::text(&self.stored, name))
     }
 
+    /// How a send stands to the sender's transaction, unless it is as always.
+    fn mode(&self) -> String {
+        match self.stored.transactional {
+            Transactional::Try => String::new(),
+            mode => format!("  {:<20}  {}\n", "transactional", mode.as_str()),
+        }
+    }
+
     /// A line for each.
     pub(super) fn text(&self) -> String {
-        setting::NAMES.iter().map(|name| format!("  {}\n", self.line(name))).collect()
+        let lines: String = setting::NAMES.iter().map(|name| format!("  {}\n", self.line(name))).collect();
+        self.mode() + &lines
     }
 }
