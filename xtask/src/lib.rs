@@ -1,5 +1,7 @@
 //! Tasks of the repository, and the guards that hold it to its own rules.
 
+pub mod adapters;
+pub mod examples;
 pub mod guard;
 pub mod help;
 pub mod outcome;

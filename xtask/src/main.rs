@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
 use xtask::guard::text::TASKS;
-use xtask::{help, repo, services, sizes, steps};
+use xtask::{adapters, examples, help, repo, services, sizes, steps};
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
@@ -21,6 +21,8 @@ fn main() -> ExitCode {
         }
         "services" if rest == ["install"] => services::install(),
         "services" if rest.is_empty() => services::status(),
+        "adapters" if rest.is_empty() => adapters::run(),
+        "examples" if rest.is_empty() => examples::run(),
         "torture" | "bench" => run_released(&task, &rest),
         _ => usage(&task, &rest),
     }

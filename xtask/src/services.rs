@@ -1,14 +1,22 @@
-//! `cargo xtask services`: the database servers that the tests start for themselves, from Debian's packages.
+//! `cargo xtask services`: the database servers that the tests start for themselves, and the languages of the examples,
+//! from Debian's packages.
 
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
 /// A program that must be there, in one of these folders or on the path, and the package that brings it.
 const PROGRAMS: &[(&str, &str, &str)] = &[
     ("postgres", "/usr/lib/postgresql", "postgresql"),
     ("pgbouncer", "/usr/sbin", "pgbouncer"),
     ("mariadbd", "/usr/sbin", "mariadb-server"),
+    ("psql", "/usr/bin", "postgresql-client"),
+    ("python3", "/usr/bin", "python3"),
+    ("node", "/usr/bin", "nodejs"),
+    ("npm", "/usr/bin", "npm"),
 ];
+
+/// A part of Python that Debian has in a package of its own.
+const VENV: (&str, &str) = ("import ensurepip, venv", "python3-venv");
 
 /// What is not installed.
 fn missing() -> Vec<&'static str> {
@@ -18,10 +26,14 @@ fn missing() -> Vec<&'static str> {
             versions.map(|version| version.path().join("bin")).any(|bin| bin.join(program).is_file());
         in_version || Path::new(folder).join(program).is_file() || on_path(program)
     };
+    let (import, venv) = VENV;
+    let python = Command::new("python3").args(["-c", import]).stderr(Stdio::null()).status();
+    let has_venv = python.is_ok_and(|ended| ended.success());
     PROGRAMS
         .iter()
         .filter(|(program, folder, _)| !found(program, folder))
         .map(|(.., package)| *package)
+        .chain((!has_venv).then_some(venv))
         .collect()
 }
 
@@ -34,7 +46,7 @@ fn on_path(program: &str) -> bool {
 pub fn install() -> ExitCode {
     let packages = missing();
     if packages.is_empty() {
-        println!("every server is installed");
+        println!("every program is installed");
         return ExitCode::SUCCESS;
     }
     let install = format!("apt-get install --yes --no-install-recommends {}", packages.join(" "));
@@ -57,7 +69,7 @@ fn runs(line: &str) -> bool {
 /// Says what is installed and what is not.
 pub fn status() -> ExitCode {
     match missing().as_slice() {
-        [] => println!("every server is installed"),
+        [] => println!("every program is installed"),
         packages => println!("missing: {}; `cargo xtask services install` gets them", packages.join(", ")),
     }
     ExitCode::SUCCESS

@@ -79,6 +79,8 @@ pub fn test() -> Vec<Step> {
         docs,
         cargo("build", &["build", "--workspace", "--all-targets"]),
         cargo("tests", &["test", "--workspace"]),
+        cargo("examples in SQL", &["xtask", "examples"]),
+        cargo("adapters", &["xtask", "adapters"]),
         Step { holds: outcome::crash_test, ..built("crash test", "millpond-torture", TORTURE) },
         Step {
             holds: outcome::crash_test,

@@ -13,7 +13,9 @@ pub const TASKS: &[(&str, &str)] = &[
     ("ci", "the same"),
     ("torture", "kill -9 under load, release build; its arguments follow"),
     ("bench", "benchmarks, release build; their arguments follow"),
-    ("services", "which database servers the tests lack; `services install` gets their Debian packages"),
+    ("services", "which programs the tests lack; `services install` gets their Debian packages"),
+    ("adapters", "formats, lints and tests the adapters for other database libraries, a workspace of their own"),
+    ("examples", "installs what the programs in examples/sql/ need, and runs them"),
     ("reference", "writes the pages that come from the program itself: docs/reference/, docs/man/"),
     ("sizes", "the ten largest files and functions"),
 ];
@@ -26,7 +28,7 @@ const NOT_OURS: &[&str] = &["millpond.toml", "report.json"];
 
 /// The folders at the root: a name that begins with one is taken for a path.
 const FOLDERS: &[&str] =
-    &["crates/", "xtask/", "torture/", "bench/", "docs/", "changelog.d/", ".ci/", ".cargo/"];
+    &["crates/", "adapters/", "xtask/", "torture/", "bench/", "docs/", "examples/", "changelog.d/", ".ci/", ".cargo/"];
 
 /// Paths in backticks that are not in the repository. A path may leave out its beginning (`worker/run.rs`).
 pub fn missing_paths(document: &str, text: &str, files: &[String]) -> Vec<String> {
