@@ -14,7 +14,10 @@ pub const TASKS: &[(&str, &str)] = &[
     ("torture", "kill -9 under load, release build; its arguments follow"),
     ("bench", "benchmarks, release build; their arguments follow"),
     ("services", "which programs the tests lack; `services install` gets their Debian packages"),
-    ("adapters", "formats, lints and tests the adapters for other database libraries, a workspace of their own"),
+    (
+        "adapters",
+        "formats, lints and tests the adapters for other database libraries, a workspace of their own",
+    ),
     ("examples", "installs what the programs in examples/sql/ need, and runs them"),
     ("reference", "writes the pages that come from the program itself: docs/reference/, docs/man/"),
     ("sizes", "the ten largest files and functions"),
@@ -27,8 +30,18 @@ const ENDINGS: &[&str] = &[".rs", ".sql", ".md", ".toml", ".jsonl", ".json", ".l
 const NOT_OURS: &[&str] = &["millpond.toml", "report.json"];
 
 /// The folders at the root: a name that begins with one is taken for a path.
-const FOLDERS: &[&str] =
-    &["crates/", "adapters/", "xtask/", "torture/", "bench/", "docs/", "examples/", "changelog.d/", ".ci/", ".cargo/"];
+const FOLDERS: &[&str] = &[
+    "crates/",
+    "adapters/",
+    "xtask/",
+    "torture/",
+    "bench/",
+    "docs/",
+    "examples/",
+    "changelog.d/",
+    ".ci/",
+    ".cargo/",
+];
 
 /// Paths in backticks that are not in the repository. A path may leave out its beginning (`worker/run.rs`).
 pub fn missing_paths(document: &str, text: &str, files: &[String]) -> Vec<String> {
