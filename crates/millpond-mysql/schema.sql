@@ -41,6 +41,8 @@ dead_letter.redriven_as binary(16)
 dead_letter.retry_of binary(16)
 dead_letter.reason varbinary(32) not null
 dead_letter.hook varbinary(32) not null
+dead_letter.hook_tries int(11) not null
+dead_letter.hook_until bigint(20) not null
 dead_letter.fingerprint varbinary(100)
 dead_letter.worker varbinary(255)
 dead_letter.kind varbinary(100)
@@ -155,6 +157,7 @@ queue.delivery varbinary(32) not null
 queue.settings mediumtext not null
 queue.history tinyint(4) not null
 queue.declared_at bigint(20) not null
+queue.hooked tinyint(4) not null
 setting_change.queue_id int(11) not null
 setting_change.changed_at bigint(20) not null
 setting_change.setting varbinary(100) not null
@@ -217,6 +220,7 @@ claim: claim_worker (worker)
 claim: unique primary (subscription_id, partition, to_offset)
 claim_lock: unique primary (subscription_id, partition)
 dead_letter: dead_letter_died (died_at)
+dead_letter: dead_letter_hook (hook, queue_id, hook_until)
 dead_letter: dead_letter_queue (queue_id, died_at)
 dead_letter: dead_letter_redriven (redriven_as, queue_id)
 dead_letter: dead_letter_sent (queue_id, sent_at, message_id)

@@ -43,6 +43,8 @@ dead_letter.key text
 dead_letter.content_type text
 dead_letter.headers text
 dead_letter.body bytea not null
+dead_letter.hook_tries integer not null default 0
+dead_letter.hook_until bigint not null default 0
 dead_letter.redriven_at bigint
 dead_letter.retry_of uuid
 dead_letter.error_class text
@@ -146,6 +148,7 @@ queue.delivery text not null
 queue.settings text not null
 queue.history boolean not null
 queue.declared_at bigint not null
+queue.hooked boolean not null default false
 setting_change.queue_id integer not null
 setting_change.changed_at bigint not null
 setting_change.setting text not null
@@ -210,6 +213,7 @@ CREATE INDEX claim_expires ON claim USING btree (expires_at) WHERE (expires_at I
 CREATE UNIQUE INDEX claim_pkey ON claim USING btree (subscription_id, partition, to_offset)
 CREATE INDEX claim_worker ON claim USING btree (worker) WHERE (worker IS NOT NULL)
 CREATE INDEX dead_letter_died ON dead_letter USING btree (died_at)
+CREATE INDEX dead_letter_hook ON dead_letter USING btree (queue_id, hook_until) WHERE (hook = 'pending'::text)
 CREATE UNIQUE INDEX dead_letter_message_id_subscription_id_key ON dead_letter USING btree (message_id, subscription_id)
 CREATE INDEX dead_letter_open ON dead_letter USING btree (queue_id) WHERE (redriven_as IS NULL)
 CREATE UNIQUE INDEX dead_letter_pkey ON dead_letter USING btree (id)

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use millpond_core::capability::Capabilities;
 use millpond_core::error::{Error, Result};
+use millpond_core::hook::{HookEnd, Hooks, Pending, TakeHooks};
 use millpond_core::message::{Due, Leased, MessageId, NewMessage, Offset, Token};
 use millpond_core::query::Query;
 use millpond_core::queue::QueueSettings;
@@ -330,6 +331,14 @@ impl Admin for Recorded {
 
     fn close(&self) -> BoxFuture<'_, ()> {
         self.store.close()
+    }
+}
+
+impl Hooks for Recorded {
+    pass_on! {
+        fn expect_hooks(queue: QueueId) -> ();
+        fn take_hooks(take: TakeHooks) -> Vec<Pending>;
+        fn finish_hooks(ends: Vec<(i64, HookEnd)>) -> ();
     }
 }
 

@@ -14,6 +14,7 @@ pub mod dedup;
 pub mod error;
 pub mod fingerprint;
 pub mod hints;
+pub mod hook;
 pub mod message;
 pub mod name;
 pub mod pick;

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use crate::capability::Capabilities;
 use crate::error::Result;
+use crate::hook::Hooks;
 use crate::message::{Due, Leased, MessageId, NewMessage, Offset, Token};
 use crate::pick::Lane;
 use crate::query::Query;
@@ -54,6 +55,8 @@ pub struct Queue {
 pub enum Stored {
     /// It is in the log or in the outbox.
     New,
+    /// It is in the sender's memory, and will be stored soon, unless the process dies.
+    Buffered,
     /// Its dedup key is held by an earlier message, which stands for it.
     Duplicate {
         /// The id of the earlier one.
@@ -554,7 +557,7 @@ pub trait Admin: Send + Sync {
 }
 
 /// A whole store.
-pub trait Store: Log + Outbox + Within + Inspect + History + Operate + Admin {
+pub trait Store: Log + Outbox + Within + Inspect + History + Operate + Admin + Hooks {
     /// What it can do.
     fn capabilities(&self) -> Capabilities;
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use millpond_core::capability::Capabilities;
 use millpond_core::error::{Code, Error, Result};
+use millpond_core::hook::{HookEnd, Hooks, Pending, TakeHooks};
 use millpond_core::message::{Due, Leased, MessageId, NewMessage, Offset, Token};
 use millpond_core::query::Query;
 use millpond_core::queue::QueueSettings;
@@ -42,6 +43,15 @@ pub(crate) fn leased(body: &[u8]) -> Leased {
     }
 }
 
+/// Messages with these bodies and rising ids.
+pub(crate) fn messages(bodies: &[u32]) -> Vec<NewMessage> {
+    let pond = crate::pond::Pond::new(Arc::new(FakeStore::default()));
+    let queue = Queue { id: QueueId(1), name: "mail".to_owned(), settings: QueueSettings::DEFAULT };
+    let declared = crate::queue::Queue::<u32>::new("mail");
+    let batch = pond.encode(&declared, bodies.iter().copied()).unwrap().unwrap();
+    pond.check(&queue, batch).unwrap().messages
+}
+
 /// A claim that nobody checks.
 pub(crate) fn held() -> ClaimRef {
     ClaimRef { subscription: 1, partition: 1, to_offset: Offset(0), token: Token([1; 16]) }
@@ -56,6 +66,10 @@ pub(crate) struct FakeStore {
     settled: Mutex<Vec<port::SettleItem>>,
     some_settled: Condvar,
     refusals: Mutex<Vec<Code>>,
+    append_refusals: Mutex<Vec<Code>>,
+    appended: Mutex<Vec<usize>>,
+    pub(crate) pending: Mutex<Vec<Pending>>,
+    pub(crate) finished: Mutex<Vec<(i64, HookEnd)>>,
     declarations: AtomicUsize,
     hangs: AtomicBool,
     closed: AtomicBool,
@@ -99,6 +113,16 @@ impl FakeStore {
     /// The next settlements fail like this, the last of `codes` first.
     pub(crate) fn refuse_to_settle(&self, codes: &[Code]) {
         self.refusals.lock().unwrap().extend(codes);
+    }
+
+    /// The next appends fail like this, the last of `codes` first; `internal` is a panic.
+    pub(crate) fn refuse_to_append(&self, codes: &[Code]) {
+        self.append_refusals.lock().unwrap().extend(codes);
+    }
+
+    /// How many messages each append had that succeeded.
+    pub(crate) fn appended(&self) -> Vec<usize> {
+        self.appended.lock().unwrap().clone()
     }
 
     pub(crate) fn declarations(&self) -> usize {
@@ -216,6 +240,13 @@ impl port::EffectTx for FakeTx {
 
 impl port::Log for FakeStore {
     fn append(&self, _: QueueId, messages: Vec<NewMessage>) -> BoxFuture<'_, Result<Vec<Stored>>> {
+        let refusal = self.append_refusals.lock().unwrap().pop();
+        match refusal {
+            Some(Code::Internal) => panic!("the fake store was told to"),
+            Some(code) => return self.answer(Err(Error::new(code, "append to a fake store"))),
+            None => {}
+        }
+        self.appended.lock().unwrap().push(messages.len());
         self.answer(Ok(push(&self.log, messages)))
     }
 
@@ -422,6 +453,22 @@ impl port::Operate for FakeStore {
 
     fn steer(&self, _: Option<String>, _: Option<Wish>, _: Act) -> BoxFuture<'_, Result<u64>> {
         self.refuse()
+    }
+}
+
+impl Hooks for FakeStore {
+    fn expect_hooks(&self, _: QueueId) -> BoxFuture<'_, Result<()>> {
+        self.answer(Ok(()))
+    }
+
+    fn take_hooks(&self, _: TakeHooks) -> BoxFuture<'_, Result<Vec<Pending>>> {
+        let taken = std::mem::take(&mut *self.pending.lock().unwrap());
+        self.answer(Ok(taken))
+    }
+
+    fn finish_hooks(&self, ends: Vec<(i64, HookEnd)>) -> BoxFuture<'_, Result<()>> {
+        self.finished.lock().unwrap().extend(ends);
+        self.answer(Ok(()))
     }
 }
 

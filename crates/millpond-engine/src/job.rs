@@ -247,7 +247,8 @@ pub(crate) struct JobContext {
     /// Made by the first handler that waits.
     cancel: OnceLock<CancellationToken>,
     noted: Mutex<Option<String>>,
-    unit_open: AtomicBool,
+    /// Shared by the jobs of one call: they are one handler.
+    unit_open: Arc<AtomicBool>,
     committed: AtomicBool,
 }
 
@@ -255,6 +256,12 @@ impl JobContext {
     /// The context of a run. A unit of work may be open for `unit_limit`.
     pub(crate) fn new(pond: Pond, held: ClaimRef, offset: Offset, unit_limit: Duration) -> Arc<Self> {
         Arc::new(Self::make(Some(pond), held, offset, unit_limit))
+    }
+
+    /// The context of another job in the same call of a batch handler.
+    pub(crate) fn beside(&self, offset: Offset) -> Arc<Self> {
+        let other = Self::make(self.pond.clone(), self.held, offset, self.unit_limit);
+        Arc::new(Self { unit_open: Arc::clone(&self.unit_open), ..other })
     }
 
     fn detached() -> Arc<Self> {
@@ -271,7 +278,7 @@ impl JobContext {
             cause: OnceLock::new(),
             cancel: OnceLock::new(),
             noted: Mutex::new(None),
-            unit_open: AtomicBool::new(false),
+            unit_open: Arc::default(),
             committed: AtomicBool::new(false),
         }
     }

@@ -5,13 +5,18 @@
 
 pub mod batch;
 pub mod body;
+mod buffers;
+pub mod counters;
+mod dedup;
 pub mod handler;
+pub mod hook;
 pub mod ids;
 pub mod item;
 pub mod job;
 pub mod notify;
 mod patience;
 pub mod pond;
+mod publish;
 mod pulse;
 pub mod queue;
 pub mod reclaim;

@@ -27,6 +27,7 @@ use crate::ids::IdSource;
 use crate::item::{Item, Options};
 use crate::job::JobContext;
 use crate::pulse::RELAY_ROWS_MAX;
+use crate::publish::Side;
 use crate::queue::{Declaration, Mode, Outside, Queue};
 use crate::unit::{Open, UnitOfWork};
 use crate::wake::{Listener, Wakes};
@@ -73,6 +74,7 @@ struct Inner {
     ids: IdSource,
     /// By name. Bounded by the queues that this process names and that exist.
     queues: RwLock<HashMap<String, Known>>,
+    side: Side,
     wakes: Wakes,
     outbox: Notify,
     closed: AtomicBool,
@@ -157,6 +159,7 @@ impl Pond {
             store,
             ids: IdSource::new(),
             queues: RwLock::default(),
+            side: Side::default(),
             wakes: Wakes::default(),
             outbox: Notify::new(),
             closed: AtomicBool::new(false),
@@ -170,6 +173,11 @@ impl Pond {
             counts: Counters::default(),
         };
         Self { inner: Arc::new(inner) }
+    }
+
+    /// What it has beside its store.
+    pub(crate) fn side(&self) -> &Side {
+        &self.inner.side
     }
 
     /// The store.
@@ -250,7 +258,8 @@ impl Pond {
             self.may_send(queue.name())?;
             let Some(batch) = batch? else { return Ok(Sent::default()) };
             let stored_queue = self.resolve_outside(queue).await?;
-            self.append(&stored_queue, self.check(&stored_queue, batch)?).await
+            let batch = self.check(&stored_queue, batch)?;
+            self.publish(queue.dedup_function(), queue.gathering(), &stored_queue, batch).await
         }
     }
 
@@ -406,10 +415,13 @@ impl Pond {
         }
     }
 
+    /// Writes out what is in a buffer, for 30 s at most.
+    ///
     /// Refuses further sends of every clone, waits for commits and what runs after them, and closes the store once
     /// everything in it is written out.
     pub async fn close(self) {
         self.inner.closed.store(true, Ordering::Release);
+        self.buffers().close(&self).await;
         self.inner.closing.cancel();
         self.inner.tasks.close();
         if timeout(CLOSE_WAIT, self.inner.tasks.wait()).await.is_err() {

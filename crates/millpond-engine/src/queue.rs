@@ -5,8 +5,12 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use crate::body::Raw;
+use crate::batch::BATCH_DEFAULT;
+use crate::body::{Body, Raw};
+use crate::buffers::Gathering;
+use crate::dedup::Dedup;
 use millpond_core::Backoff;
+use millpond_core::buffer::Buffer;
 use millpond_core::queue::{HistoryLevel, QueueSettings, Transactional};
 
 /// How a send to a queue stands to the sender's transaction: [`Require`], [`Try`] or [`Never`].
@@ -151,6 +155,7 @@ pub struct Declaration<B, M> {
     name: Cow<'static, str>,
     settings: QueueSettings,
     declared_by_use: bool,
+    gathered: Gathered<B>,
     body: PhantomData<fn(B) -> B>,
     mode: PhantomData<fn() -> M>,
 }
@@ -162,6 +167,7 @@ impl<B, M: Mode> Declaration<B, M> {
             name: Cow::Borrowed(name),
             settings: QueueSettings { transactional: M::TRANSACTIONAL, ..QueueSettings::DEFAULT },
             declared_by_use: true,
+            gathered: Gathered::DEFAULT,
             body: PhantomData,
             mode: PhantomData,
         }
@@ -175,6 +181,7 @@ impl<B, M: Mode> Declaration<B, M> {
             name: Cow::Owned(name),
             settings: QueueSettings { transactional: M::TRANSACTIONAL, ..QueueSettings::DEFAULT },
             declared_by_use: false,
+            gathered: Gathered::DEFAULT,
             body: PhantomData,
             mode: PhantomData,
         }
@@ -198,7 +205,8 @@ impl<B, M: Mode> Declaration<B, M> {
     /// The same declaration, whatever its bodies and its mode are.
     pub(crate) fn untyped(&self) -> Queue<Raw> {
         let Self { name, settings, declared_by_use, .. } = self.clone();
-        Declaration { name, settings, declared_by_use, body: PhantomData, mode: PhantomData }
+        let gathered = Gathered::DEFAULT;
+        Declaration { name, settings, declared_by_use, gathered, body: PhantomData, mode: PhantomData }
     }
 
     /// The same queue with all of these settings. A constant keeps the mode of its type.
@@ -208,6 +216,34 @@ impl<B, M: Mode> Declaration<B, M> {
         if self.declared_by_use {
             self.settings.transactional = M::TRANSACTIONAL;
         }
+        self
+    }
+
+    /// This many messages in a buffer are written at the next tick. Default: 100.
+    #[must_use]
+    pub const fn batch_max(mut self, messages: usize) -> Self {
+        self.gathered.batch_max = messages;
+        self
+    }
+
+    /// A pure function that removes waste from the list of bodies of one send, and of what a buffer writes together. It
+    /// may drop bodies, never add or change one; if it does, or panics, that is logged and everything is sent. What it
+    /// dropped is answered as [`Stored::Duplicate`](millpond_core::store::Stored).
+    ///
+    /// ```
+    /// use millpond_engine::queue::Queue;
+    ///
+    /// fn once(mut users: Vec<u64>) -> Vec<u64> {
+    ///     users.sort_unstable();
+    ///     users.dedup();
+    ///     users
+    /// }
+    ///
+    /// const REFRESH: Queue<u64> = Queue::new("refresh").dedup(once);
+    /// ```
+    #[must_use]
+    pub const fn dedup(mut self, function: fn(Vec<B>) -> Vec<B>) -> Self {
+        self.gathered.dedup = Some(function);
         self
     }
 
@@ -289,12 +325,64 @@ impl<B, M: Mode> Declaration<B, M> {
     }
 }
 
+impl<B, M: Outside> Declaration<B, M> {
+    /// Gathers what is sent in memory and writes it together: a send returns before its message is stored, and what is in
+    /// memory when the process dies is lost. [`Pond::close`](crate::pond::Pond::close) writes it out.
+    ///
+    /// ```
+    /// use millpond_core::buffer::Buffer;
+    /// use millpond_engine::queue::Queue;
+    ///
+    /// const PINGS: Queue<u64> = Queue::new("pings").buffered(Buffer::DEFAULT);
+    /// ```
+    ///
+    /// A message with a dedup key is not gathered: it is answered by the store.
+    #[must_use]
+    pub const fn buffered(mut self, buffer: Buffer) -> Self {
+        self.gathered.buffer = Some(buffer);
+        self
+    }
+}
+
+impl<B: Body, M> Declaration<B, M> {
+    /// How its messages are buffered, if they are.
+    pub(crate) fn gathering(&self) -> Option<Gathering> {
+        let Gathered { buffer, batch_max, .. } = self.gathered;
+        buffer.map(|buffer| Gathering { buffer, batch_max, dedup: self.dedup_function() })
+    }
+
+    /// What removes waste from a list of its messages.
+    pub(crate) fn dedup_function(&self) -> Option<Dedup> {
+        self.gathered.dedup.map(Dedup::of)
+    }
+}
+
+/// What is said in code about how messages are sent, and is not stored.
+struct Gathered<B> {
+    buffer: Option<Buffer>,
+    batch_max: usize,
+    dedup: Option<fn(Vec<B>) -> Vec<B>>,
+}
+
+impl<B> Gathered<B> {
+    const DEFAULT: Self = Self { buffer: None, batch_max: BATCH_DEFAULT, dedup: None };
+}
+
+impl<B> Clone for Gathered<B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B> Copy for Gathered<B> {}
+
 impl<B, M> Clone for Declaration<B, M> {
     fn clone(&self) -> Self {
         Self {
             name: self.name.clone(),
             settings: self.settings,
             declared_by_use: self.declared_by_use,
+            gathered: self.gathered,
             body: PhantomData,
             mode: PhantomData,
         }

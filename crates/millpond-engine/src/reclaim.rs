@@ -9,6 +9,7 @@ use millpond_core::message::{Leased, Offset};
 use millpond_core::settle::{Counters, Ending, Policy, Settlement, settle};
 use millpond_core::store::{SettleClaim, SettleItem, TakeOver, TakenOver};
 use millpond_core::time::Timestamp;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::patience::{Patience, roll};
@@ -30,6 +31,8 @@ pub(crate) struct Reclaim {
     /// The worker of this node.
     pub(crate) worker: String,
     pub(crate) watch: Arc<LeaseWatch>,
+    /// Told when something was dropped.
+    pub(crate) dropped: Arc<Notify>,
     pub(crate) stop: CancellationToken,
 }
 
@@ -69,6 +72,7 @@ impl Reclaim {
                 tracing::warn!(%error, cause = error.causes(), "cannot settle a reclaimed claim; it is tried again");
             }
             self.pond.nudge();
+            self.dropped.notify_one();
         }
         Ok(taken.len())
     }

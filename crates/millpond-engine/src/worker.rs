@@ -8,6 +8,7 @@ mod board;
 mod call;
 mod feed;
 pub(crate) mod hands;
+mod hooks;
 mod kinds;
 mod line;
 pub(crate) mod orders;
@@ -30,6 +31,7 @@ use millpond_core::store::CLAIM_MESSAGES_MAX;
 use crate::batch::BatchHandler;
 use crate::body::{Body, Raw};
 use crate::handler::{Bound, Handler, States};
+use crate::hook::{BoundHook, Hook};
 use crate::pond::Pond;
 use crate::queue::{Declaration, Mode, Queue};
 use crate::worker::kinds::Kinds;
@@ -63,6 +65,7 @@ pub struct Worker {
     pub(crate) pond: Pond,
     pub(crate) states: States,
     pub(crate) registrations: Vec<Registration>,
+    pub(crate) hooks: Vec<HookRegistration>,
     pub(crate) concurrency: usize,
     pub(crate) lease: Option<Duration>,
     pub(crate) timeout: Option<Duration>,
@@ -99,6 +102,13 @@ pub(crate) struct Registration {
     batch_max: Option<usize>,
 }
 
+pub(crate) struct HookRegistration {
+    pub(crate) queue: Queue<Raw>,
+    /// `None`: of every kind that has no hook of its own.
+    pub(crate) kind: Option<String>,
+    pub(crate) bind: Box<dyn FnOnce(&States) -> Result<BoundHook> + Send>,
+}
+
 enum KindOf {
     Own,
     Named(String),
@@ -112,6 +122,7 @@ impl Worker {
             pond: pond.clone(),
             states: States::default(),
             registrations: Vec::new(),
+            hooks: Vec::new(),
             concurrency: CONCURRENCY_DEFAULT,
             lease: None,
             timeout: None,
@@ -193,6 +204,49 @@ impl Worker {
     /// what is there: fewer in a quiet queue, and never more than one lease holds.
     pub fn batch_max(mut self, jobs: usize) -> Self {
         self.registrations.last_mut().into_iter().for_each(|last| last.batch_max = Some(jobs));
+        self
+    }
+
+    /// Registers the hook of a queue: it is called for every message of it that is dropped, with the reason, whoever
+    /// dropped it. See [`Hook`] for what it may rely on.
+    ///
+    /// ```no_run
+    /// # // It needs a store, which is in a crate of its own.
+    /// # use millpond_engine::{hook::Dropped, job::Job, pond::Pond, queue::Queue, worker::Worker};
+    /// # use millpond_core::settle::Verdict;
+    /// # async fn example(pond: Pond) -> millpond_core::Result<()> {
+    /// const REPORTS: Queue<u64> = Queue::new("reports");
+    ///
+    /// async fn run(job: Job<u64>) -> Verdict {
+    ///     Verdict::DeadLetter { reason: format!("there is no report {}", job.body) }
+    /// }
+    ///
+    /// async fn mark_failed(report: Dropped<u64>) {
+    ///     println!("{:?}: {}", report.message.body(), report.reason);
+    /// }
+    ///
+    /// Worker::new(&pond).handle(&REPORTS, run).on_error(&REPORTS, mark_failed).run().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// From the first worker with a hook on, drops of the queue wait until a worker has called it. Every worker that has
+    /// a hook of a queue should have all of them.
+    pub fn on_error<B: Body, A>(mut self, queue: &Queue<B>, hook: impl Hook<B, A>) -> Self {
+        let bind = Box::new(|states: &States| hook.bind(states));
+        self.hooks.push(HookRegistration { queue: queue.untyped(), kind: None, bind });
+        self
+    }
+
+    /// Registers the hook of one kind of a queue.
+    pub fn on_error_of_kind<B: Body, C, A>(
+        mut self,
+        queue: &Queue<C>,
+        kind: impl Into<String>,
+        hook: impl Hook<B, A>,
+    ) -> Self {
+        let bind = Box::new(|states: &States| hook.bind(states));
+        self.hooks.push(HookRegistration { queue: queue.untyped(), kind: Some(kind.into()), bind });
         self
     }
 

@@ -15,6 +15,8 @@ create table millpond_queue (
     -- Whether finished claims leave a row of history; said by the settings, kept here for the settling statement.
     history     tinyint        not null,
     declared_at bigint         not null,
+    -- Whether its dead letters wait for a hook.
+    hooked      tinyint        not null default 0,
     unique key queue_name (name)
 ) engine = InnoDB default charset = utf8mb4 collate = utf8mb4_bin row_format = dynamic;
 
@@ -155,6 +157,8 @@ create table millpond_dead_letter (
     retry_of        binary(16),
     reason          varbinary(32)  not null,
     hook            varbinary(32)  not null default 'none',
+    hook_tries      int            not null default 0,
+    hook_until      bigint         not null default 0,
     fingerprint     varbinary(100),
     worker          varbinary(255),
     kind            varbinary(100),
@@ -165,6 +169,7 @@ create table millpond_dead_letter (
     headers         mediumtext,
     body            longblob   not null,
     unique key dead_letter_message (message_id, subscription_id),
+    key dead_letter_hook (hook, queue_id, hook_until),
     key dead_letter_queue (queue_id, died_at),
     key dead_letter_died (died_at),
     key dead_letter_sent (queue_id, sent_at, message_id),

@@ -17,15 +17,15 @@ order by l.log_offset
 on duplicate key update message_id = values(message_id);
 
 -- name: settle_dead_letter
--- What is given up. The dead letter that it is a new life of is served by dead_letter_redriven, the rows of the log by
--- its primary key.
+-- What is given up. The dead letter that it is a new life of is served by dead_letter_redriven, the rows of the log and
+-- the queue by their primary keys.
 insert into millpond_dead_letter (message_id, subscription_id, queue_id, class, reason, detail, died_at, sent_at, attempt,
                                   releases, attempts_max, error_class, fingerprint, worker, retry_of, checksum, kind,
-                                  `key`, content_type, headers, body)
+                                  `key`, content_type, headers, body, hook)
 select l.message_id, $1, $2, $3, k.reason, k.error, $now, coalesce(l.sent_at, l.published_at),
        coalesce(l.attempt, 0) + 1, coalesce(l.releases, 0), l.attempts_max, k.class, k.fingerprint, $6,
        (select r.message_id from millpond_dead_letter r where r.redriven_as = l.message_id limit 1),
-       l.checksum, l.kind, l.`key`, l.content_type, l.headers, l.body
+       l.checksum, l.kind, l.`key`, l.content_type, l.headers, l.body, coalesce((select case q.hooked when 0 then 'none' else 'pending' end from millpond_queue q where q.id = $2), 'none')
 from json_table($5, '$[*]' columns (
          log_offset bigint path '$.log_offset', reason varchar(32) character set utf8mb4 path '$.reason', error longtext character set utf8mb4 path '$.error',
          class longtext character set utf8mb4 path '$.class', fingerprint varchar(100) character set utf8mb4 path '$.fingerprint'

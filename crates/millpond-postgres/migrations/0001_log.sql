@@ -13,7 +13,9 @@ create table millpond.queue (
     settings    text    not null,
     -- Whether finished claims leave a row of history; said by the settings, kept here for the settling statement.
     history     boolean not null,
-    declared_at bigint  not null
+    declared_at bigint  not null,
+    -- Whether its dead letters wait for a hook.
+    hooked      boolean not null default false
 );
 
 -- A queue has one subscription, whose name is empty; a topic has one for each named reader.
@@ -141,9 +143,12 @@ create table millpond.dead_letter (
     content_type    text,
     headers         text,
     body            bytea    not null,
+    hook_tries      integer  not null default 0,
+    hook_until      bigint   not null default 0,
     unique (message_id, subscription_id)
 );
 
+create index dead_letter_hook on millpond.dead_letter (queue_id, hook_until) where hook = 'pending';
 create index dead_letter_queue on millpond.dead_letter (queue_id, died_at);
 
 -- One row for each finished claim; runs as in the claim.

@@ -19,10 +19,10 @@ with gone as (
 )
 insert into millpond.dead_letter (message_id, subscription_id, queue_id, class, reason, detail, died_at, sent_at,
                                   attempt, releases, attempts_max, checksum, kind, key, content_type, headers, body,
-                                  fingerprint, retry_of)
+                                  fingerprint, retry_of, hook)
 select message_id, (select s.id from millpond.subscription s where s.queue_id = gone.queue_id and s.name = ''), queue_id,
        class, $2, $3, $4, sent_at, attempt, releases, attempts_max, checksum, kind, key, content_type, headers, body, $5,
-       retry_of
+       retry_of, coalesce((select case when q.hooked then 'pending' else 'none' end from millpond.queue q where q.id = gone.queue_id), 'none')
 from gone
 on conflict do nothing;
 
@@ -31,10 +31,11 @@ on conflict do nothing;
 -- message by event_message.
 insert into millpond.dead_letter (message_id, subscription_id, queue_id, class, reason, detail, died_at, sent_at,
                                   attempt, releases, attempts_max, checksum, kind, key, content_type, headers, body,
-                                  fingerprint, retry_of)
+                                  fingerprint, retry_of, hook)
 select l.message_id, $3, p.queue_id, p.class, $4, $5, $6, coalesce(l.sent_at, l.published_at), coalesce(l.attempt, 0),
        coalesce(l.releases, 0), l.attempts_max, l.checksum, l.kind, l.key, l.content_type, l.headers, l.body, $7,
-       (select e.retry_of from millpond.event e where e.message_id = l.message_id and e.retry_of is not null limit 1)
+       (select e.retry_of from millpond.event e where e.message_id = l.message_id and e.retry_of is not null limit 1),
+       coalesce((select case when q.hooked then 'pending' else 'none' end from millpond.queue q where q.id = p.queue_id), 'none')
 from millpond.log l
 join millpond.log_partition p on p.id = l.partition
 where l.partition = $1 and l.log_offset = $2
@@ -48,3 +49,27 @@ insert into millpond.outbox (message_id, queue_id, class, lane, reason, ready_at
 select $2, $6, class, 0, $3, $4, $5, $5, 0, 0, 0, coalesce($7, attempts_max), checksum, kind, key, content_type, headers,
        body, message_id
 from millpond.dead_letter where id = $1;
+
+-- name: hook_expect
+-- From now on the dead letters of a queue wait for a hook. Served by the primary key.
+update millpond.queue set hooked = true where id = $1 and not hooked;
+
+-- name: hook_take
+-- Takes dead letters whose hook is to be called, for a while, and says whether their message was acknowledged after all.
+-- Served by dead_letter_hook; the rows themselves and the inbox by their primary keys.
+with due as (
+    select d.id from millpond.dead_letter d
+    where d.hook = 'pending' and d.queue_id = $1 and d.hook_until <= $2
+    order by d.hook_until limit $4
+    for update skip locked
+)
+update millpond.dead_letter d set hook_tries = d.hook_tries + 1, hook_until = $3
+from due where d.id = due.id
+returning d.id, d.message_id, d.subscription_id, d.reason, d.detail, d.error_class, d.sent_at, d.died_at, d.attempt, d.kind,
+          d.key, d.content_type, d.headers, d.hook_tries,
+          exists (select 1 from millpond.inbox i
+                  where i.subscription_id = d.subscription_id and i.message_id = d.message_id), d.body;
+
+-- name: hook_finish
+-- Served by the primary key.
+update millpond.dead_letter set hook = $2 where id = $1 and hook = 'pending';

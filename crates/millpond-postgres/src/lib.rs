@@ -23,6 +23,7 @@ mod error;
 mod event;
 mod find;
 mod history;
+mod hook;
 mod info;
 mod inspect;
 mod lane;

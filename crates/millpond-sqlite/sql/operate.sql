@@ -87,24 +87,26 @@ cross join millpond_cancel x on x.subscription_id = c.subscription_id and x.part
 where c.worker = ?1 and c.token is not null and c.expires_at is null;
 
 -- name: dead_letter_from_outbox
--- A message that waits in the outbox dies there. The row of the outbox is served by its primary key.
+-- A message that waits in the outbox dies there. The row of the outbox and the queue are served by their primary keys.
 insert into millpond_dead_letter (message_id, subscription_id, queue_id, class, reason, detail, died_at, sent_at,
                                   attempt, releases, attempts_max, checksum, kind, key, content_type, headers, body,
-                                  fingerprint, retry_of)
+                                  fingerprint, retry_of, hook)
 select message_id, ?2, queue_id, class, ?3, ?4, ?5, sent_at, attempt, releases, attempts_max, checksum, kind, key,
-       content_type, headers, body, ?6, retry_of
+       content_type, headers, body, ?6, retry_of,
+       coalesce((select case q.hooked when 0 then 'none' else 'pending' end from millpond_queue q where q.id = queue_id), 'none')
 from millpond_outbox where seq = ?1
 on conflict do nothing;
 
 -- name: dead_letter_from_log
--- A message that is ready dies there. The row of the log is served by its primary key; what a redrive wrote of the
+-- A message that is ready dies there. The row of the log and the queue are served by their primary keys; what a redrive wrote of the
 -- message by millpond_event_message.
 insert into millpond_dead_letter (message_id, subscription_id, queue_id, class, reason, detail, died_at, sent_at,
                                   attempt, releases, attempts_max, checksum, kind, key, content_type, headers, body,
-                                  fingerprint, retry_of)
+                                  fingerprint, retry_of, hook)
 select l.message_id, ?3, ?4, ?5, ?6, ?7, ?8, l.sent_at, l.attempt, l.releases, l.attempts_max, l.checksum, l.kind,
        l.key, l.content_type, l.headers, l.body, ?9,
-       (select e.retry_of from millpond_event e where e.message_id = l.message_id and e.retry_of is not null limit 1)
+       (select e.retry_of from millpond_event e where e.message_id = l.message_id and e.retry_of is not null limit 1),
+       coalesce((select case q.hooked when 0 then 'none' else 'pending' end from millpond_queue q where q.id = ?4), 'none')
 from millpond_log l where l.partition = ?1 and l.log_offset = ?2
 on conflict do nothing;
 

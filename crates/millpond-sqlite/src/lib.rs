@@ -18,6 +18,7 @@ mod draft;
 mod entry;
 mod error;
 mod history;
+mod hook;
 mod info;
 mod inspect;
 mod lane;

@@ -138,7 +138,7 @@ fn hot_statements_search_an_index_with_statistics_of_a_large_store() {
     migrate::up(&db, 0).unwrap();
     let numbers = "with recursive n(i) as (select 0 union all select i + 1 from n where i < 50000)";
     db.execute_batch(&format!(
-        "insert into millpond_queue values (1, 'mail', 'dispatch', '{{}}', 0);
+        "insert into millpond_queue values (1, 'mail', 'dispatch', '{{}}', 0, 0);
          {numbers} insert into millpond_subscription (queue_id, name) select i, '' from n where i < 625;
          {numbers} insert into millpond_log_partition (queue_id, class, lane) select i / 8, i % 4, i % 2 from n
              where i < 5000 and (i % 8 = 0 or i % 8 = 5);

@@ -152,6 +152,17 @@ impl Bench {
         node
     }
 
+    /// Another node in this process, on the very store of the first one.
+    ///
+    /// # Panics
+    ///
+    /// When the first one is cut off from it.
+    pub fn shared_node(&self) -> Node {
+        let node = Node::on(self.first.wire.store().expect("the first node is connected"));
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner).push(node.clone());
+        node
+    }
+
     /// Closes the store and opens it again, as a restart of every process does. `None` where nothing survives
     /// that; then it was checked that nothing did.
     pub async fn restart(&self) -> Option<Node> {

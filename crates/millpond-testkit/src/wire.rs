@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use millpond_core::capability::Capabilities;
 use millpond_core::error::{Code, Error, Result};
+use millpond_core::hook::{HookEnd, Hooks, Pending, TakeHooks};
 use millpond_core::message::{Due, Leased, MessageId, NewMessage, Offset};
 use millpond_core::query::Query;
 use millpond_core::queue::QueueSettings;
@@ -278,6 +279,14 @@ impl Operate for Wire {
         fn remove_dead_letters(ids: Vec<MessageId>, act: Act) -> Vec<Changed>;
         fn purge(queue: String, rows_max: usize, act: Act) -> Purged;
         fn steer(worker: Option<String>, wish: Option<Wish>, act: Act) -> u64;
+    }
+}
+
+impl Hooks for Wire {
+    pass_on! {
+        fn expect_hooks(queue: QueueId) -> ();
+        fn take_hooks(take: TakeHooks) -> Vec<Pending>;
+        fn finish_hooks(ends: Vec<(i64, HookEnd)>) -> ();
     }
 }
 

@@ -175,6 +175,7 @@ pub(super) async fn run(args: Args, context: &Context) -> Done {
 fn say(queue: &Queue<Raw>, message: &SentMessage, guessed: Option<&str>, context: &Context) -> Done {
     let (result, of) = match message.stored {
         Stored::New => ("stored", None),
+        Stored::Buffered => ("buffered", None),
         Stored::Duplicate { of } => ("duplicate", Some(of)),
     };
     let sent = Sent { sent: u64::from(of.is_none()), messages: [Message { id: message.id, result, of }] };

@@ -88,8 +88,13 @@ impl Station {
         let desk = Desk::new(batch.len());
         let (mut runs, mut deliveries) = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
         let name = kind.clone().unwrap_or_else(|| Arc::clone(&self.name));
+        let mut first: Option<Arc<JobContext>> = None;
         for Waiting { held, message, .. } in &batch {
-            let context = JobContext::new(self.pond.clone(), *held, message.offset, self.unit_limit);
+            let context = match &first {
+                Some(first) => first.beside(message.offset),
+                None => JobContext::new(self.pond.clone(), *held, message.offset, self.unit_limit),
+            };
+            first.get_or_insert_with(|| Arc::clone(&context));
             let envelope = Envelope::of(*held, message, kind.clone());
             runs.push(OneRun { envelope, context: Arc::clone(&context) });
             deliveries.push(Delivery {
@@ -100,7 +105,7 @@ impl Station {
                 kind: Arc::clone(&name),
             });
         }
-        let Some(scope) = runs.first().map(|run| Arc::clone(&run.context)) else { return Vec::new() };
+        let Some(scope) = first else { return Vec::new() };
         let guard = Aborted { station: self, slot };
         self.board.put_batch(slot, runs, Arc::clone(&desk), started);
         tokio::task::yield_now().await;

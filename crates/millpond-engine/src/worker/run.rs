@@ -84,6 +84,7 @@ pub(super) struct Loop {
     /// Ends the loops beside this one.
     pub(super) stop: CancellationToken,
     pub(super) settler: tokio::task::JoinHandle<()>,
+    pub(super) hooks: Option<tokio::task::JoinHandle<()>>,
     pub(super) shutdown_timeout: Duration,
     pub(super) cancel_grace: Duration,
 }
@@ -302,6 +303,10 @@ impl Loop {
         self.slots.abort_all();
         self.stop.cancel();
         self.settler.abort();
+        if let Some(hooks) = self.hooks.take() {
+            // It has a limit of its own.
+            let _ = hooks.await;
+        }
         if let Err(error) = self.pond.store().end_worker(self.id.clone()).await {
             tracing::warn!(%error, "cannot write that this worker has ended; its lease will run out");
         }

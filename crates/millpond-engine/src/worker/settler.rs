@@ -152,6 +152,8 @@ pub(crate) struct Settler {
     pub(crate) hands: Arc<Hands>,
     /// Told after each batch.
     pub(crate) settled: Arc<Notify>,
+    /// Told when something was dropped.
+    pub(crate) dropped: Arc<Notify>,
     pub(crate) stop: CancellationToken,
 }
 
@@ -240,6 +242,10 @@ impl Settler {
             if claim.items.iter().any(goes_back) {
                 self.pond.nudge();
             }
+            let is_dropped = |item: &SettleItem| matches!(item.settlement, Settlement::Dead { .. });
+            if claim.items.iter().any(is_dropped) {
+                self.dropped.notify_one();
+            }
         }
     }
 }
@@ -279,6 +285,7 @@ mod tests {
             endings: Arc::clone(&endings),
             hands: Arc::clone(&hands),
             settled: Arc::default(),
+            dropped: Arc::default(),
             stop: CancellationToken::new(),
         };
         settler.record(endings.take()).await;

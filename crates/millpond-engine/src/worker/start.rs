@@ -1,5 +1,6 @@
 //! How a worker begins: what is refused, its lease, and the loops beside its own.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
@@ -24,6 +25,7 @@ use crate::upkeep::Upkeep;
 use crate::worker::board::Board;
 use crate::worker::feed::Feed;
 use crate::worker::hands::Hands;
+use crate::worker::hooks::{HookLine, HookLoop};
 use crate::worker::kinds::Kinds;
 use crate::worker::line::Line;
 use crate::worker::orders::Orders;
@@ -33,7 +35,7 @@ use crate::worker::settler::{Endings, Settler};
 use crate::worker::slot::{Station, Tuning, slots_of};
 use crate::worker::suspects::Suspects;
 use crate::worker::watchdog::Watchdog;
-use crate::worker::{CONCURRENCY_MAX, Worker};
+use crate::worker::{CONCURRENCY_MAX, HookRegistration, Worker};
 
 /// Starts everything of a worker but its own loop. Nothing is leased yet.
 pub(super) async fn start(mut worker: Worker) -> Result<Loop> {
@@ -44,6 +46,7 @@ pub(super) async fn start(mut worker: Worker) -> Result<Loop> {
     for (queue, kinds) in bound {
         declared.push((worker.pond.resolve(&queue).await?, kinds));
     }
+    let hooks = hook_lines(&mut worker).await?;
     let lease = lease_of(&worker, declared.iter().map(|(queue, _)| &**queue))?;
     let mut heartbeat = heartbeat(&worker, lease, declared.iter().map(|(queue, _)| &**queue))?;
     heartbeat.facts.kinds = kinds_of(&declared);
@@ -53,7 +56,36 @@ pub(super) async fn start(mut worker: Worker) -> Result<Loop> {
     let parts = Parts::new(lease, watch);
     let queues: Vec<Line> =
         declared.into_iter().map(|(queue, kinds)| parts.line(&worker, queue, kinds)).collect();
-    parts.begin(worker, queues, heartbeat, steps)
+    parts.begin(worker, queues, heartbeat, steps, hooks)
+}
+
+/// The hooks of each queue, whose drops wait for them from now on.
+async fn hook_lines(worker: &mut Worker) -> Result<Vec<HookLine>> {
+    let mut lines: Vec<HookLine> = Vec::new();
+    for HookRegistration { queue, kind, bind } in std::mem::take(&mut worker.hooks) {
+        let bound = bind(&worker.states)?;
+        let stored = worker.pond.resolve(&queue).await?;
+        let place = lines.iter().position(|line| line.queue.id == stored.id);
+        let place = match place {
+            Some(place) => place,
+            None => {
+                worker.pond.store().expect_hooks(stored.id).await?;
+                let name = stored.name.as_str().into();
+                lines.push(HookLine { queue: stored, name, any: None, by_kind: HashMap::new() });
+                lines.len() - 1
+            }
+        };
+        let line = &mut lines[place];
+        let first = match kind {
+            None => line.any.replace(bound).is_none(),
+            Some(kind) => line.by_kind.insert(kind, bound).is_none(),
+        };
+        if !first {
+            let doing = format!("start a worker with hooks of queue `{}`", line.name);
+            return Err(config(&doing, "a kind has two hooks"));
+        }
+    }
+    Ok(lines)
 }
 
 /// The names of the work that a worker has handlers for; empty: any.
@@ -74,6 +106,8 @@ struct Parts {
     endings: Arc<Endings>,
     low: Arc<Notify>,
     settled: Arc<Notify>,
+    /// Told when something was dropped.
+    dropped: Arc<Notify>,
     lease: Duration,
     watch: Arc<LeaseWatch>,
     busy: Arc<AtomicU32>,
@@ -89,6 +123,7 @@ impl Parts {
             endings: Arc::default(),
             low: Arc::default(),
             settled: Arc::default(),
+            dropped: Arc::default(),
             lease,
             watch,
             busy: Arc::default(),
@@ -124,6 +159,7 @@ impl Parts {
         queues: Vec<Line>,
         heartbeat: Renewal,
         steps: Vec<PollStep>,
+        hooks: Vec<HookLine>,
     ) -> Result<Loop> {
         let id = heartbeat.worker.clone();
         self.renew(&worker.pond, &queues, heartbeat)?;
@@ -131,6 +167,7 @@ impl Parts {
         let pulses = self.pulse(&worker, &queues, steps);
         self.keep_order(&worker.pond, &id);
         let settler = self.settle(&worker.pond);
+        let hooks = self.hooks(&worker.pond, hooks);
         let mut running = Loop {
             pond: worker.pond,
             id,
@@ -152,6 +189,7 @@ impl Parts {
             orders: self.orders,
             stop: self.stop,
             settler,
+            hooks,
             shutdown_timeout: worker.shutdown_timeout,
             cancel_grace: worker.cancel_grace,
         };
@@ -197,7 +235,13 @@ impl Parts {
     /// Reclaim and retention.
     fn keep_order(&self, pond: &Pond, worker: &str) {
         let (stop, watch) = (self.stop.clone(), Arc::clone(&self.watch));
-        let reclaim = Reclaim { pond: pond.clone(), worker: worker.to_owned(), watch, stop: stop.clone() };
+        let reclaim = Reclaim {
+            pond: pond.clone(),
+            worker: worker.to_owned(),
+            watch,
+            dropped: Arc::clone(&self.dropped),
+            stop: stop.clone(),
+        };
         let upkeep = Upkeep { pond: pond.clone(), node: worker.to_owned(), stop: stop.clone() };
         tokio::spawn(supervise("reclaim", stop.clone(), async move || reclaim.run().await));
         tokio::spawn(supervise("upkeep", stop, async move || upkeep.run().await));
@@ -209,8 +253,17 @@ impl Parts {
             endings: Arc::clone(&self.endings),
             hands: Arc::clone(&self.hands),
             settled: Arc::clone(&self.settled),
+            dropped: Arc::clone(&self.dropped),
             stop: self.stop.clone(),
         }
+    }
+
+    /// Calls hooks, if there are any.
+    fn hooks(&self, pond: &Pond, lines: Vec<HookLine>) -> Option<JoinHandle<()>> {
+        let (pond, dropped, stop) = (pond.clone(), Arc::clone(&self.dropped), self.stop.clone());
+        let any = !lines.is_empty();
+        let hooks = HookLoop { pond, lines, dropped, stop };
+        any.then(|| tokio::spawn(supervise("hooks", self.stop.clone(), async move || hooks.run().await)))
     }
 
     fn settle(&self, pond: &Pond) -> JoinHandle<()> {

@@ -148,13 +148,14 @@ begin
             on conflict do nothing;
             insert into millpond.dead_letter (message_id, subscription_id, queue_id, class, reason, detail, died_at,
                                               sent_at, attempt, releases, attempts_max, error_class, fingerprint,
-                                              worker, retry_of, checksum, kind, key, content_type, headers, body)
-            -- The dead letter that it is a new life of is served by dead_letter_redriven.
+                                              worker, retry_of, checksum, kind, key, content_type, headers, body, hook)
+            -- The dead letter that it is a new life of is served by dead_letter_redriven, the queue by its primary key.
             select l.message_id, subscriptions[i], home.queue_id, home.class, k.reason, k.detail, the_time,
                    coalesce(l.sent_at, l.published_at), coalesce(l.attempt, 0) + 1, coalesce(l.releases, 0),
                    l.attempts_max, k.error_class, k.fingerprint, held.worker,
                    (select r.message_id from millpond.dead_letter r where r.redriven_as = l.message_id limit 1),
-                   l.checksum, l.kind, l.key, l.content_type, l.headers, l.body
+                   l.checksum, l.kind, l.key, l.content_type, l.headers, l.body,
+                   coalesce((select case when q.hooked then 'pending' else 'none' end from millpond.queue q where q.id = home.queue_id), 'none')
             from unnest(case_claims, case_offsets, case_dead, case_reasons, case_details, case_classes, case_fingerprints)
                  as k (claim, log_offset, dead, reason, detail, error_class, fingerprint)
             cross join lateral (select l.* from millpond.log l

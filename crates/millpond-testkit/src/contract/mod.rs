@@ -9,6 +9,7 @@ pub mod delay;
 pub mod delivery;
 pub mod field_reports;
 pub mod history;
+pub mod hooks;
 pub mod lease;
 pub mod listeners;
 pub mod lists;
@@ -126,6 +127,14 @@ macro_rules! contract {
                 what_a_batch_decided_before_its_time_was_up_stands
                 two_messages_of_one_send_have_two_budgets_in_a_batch
                 poison_in_a_batch_dies_alone
+            }
+            hooks {
+                every_drop_of_a_worker_calls_its_hook
+                what_a_reclaim_or_a_person_drops_calls_the_hook
+                a_failing_hook_brings_nothing_back
+                a_hook_whose_process_dies_is_called_again
+                a_hook_is_pending_for_one_node_at_a_time
+                two_messages_of_one_send_are_two_drops
             }
             listeners {
                 c046_only_the_node_with_a_handler_is_called

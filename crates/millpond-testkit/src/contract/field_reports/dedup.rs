@@ -30,7 +30,7 @@ async fn keyed(
 
 fn of(stored: &(millpond_core::MessageId, Stored)) -> Option<millpond_core::MessageId> {
     match stored.1 {
-        Stored::New => None,
+        Stored::New | Stored::Buffered => None,
         Stored::Duplicate { of } => Some(of),
     }
 }
