@@ -46,9 +46,17 @@ impl Pond {
         Self(millpond_engine::pond::Pond::new(store))
     }
 
-    /// Refuses further sends of every clone, and closes the store once everything in it is written out.
+    /// Refuses further sends of every clone, writes out what is in a buffer, and closes the store once everything in it
+    /// is written out.
     pub async fn close(self) {
         self.0.close().await;
+    }
+}
+
+/// The engine's own handle, such as a test kit has it.
+impl From<millpond_engine::pond::Pond> for Pond {
+    fn from(pond: millpond_engine::pond::Pond) -> Self {
+        Self(pond)
     }
 }
 

@@ -38,6 +38,8 @@ fn allowed(package: &str, development: bool) -> &'static [&'static str] {
         ("millpond-cli", false) => &["millpond", "millpond-core", "millpond-webhook"],
         // It drives the real engine, so that a contract holds for what runs and not for a model of it.
         ("millpond-testkit", false) => &["millpond-core", "millpond-engine"],
+        // For tests of users' programs: the facade with the store in memory, and what our own tests are made of.
+        ("millpond-test", false) => &["millpond", "millpond-core", "millpond-engine", "millpond-testkit"],
         ("millpond-torture" | "millpond-bench", _) => &[
             "millpond",
             "millpond-core",
