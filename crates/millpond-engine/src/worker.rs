@@ -232,16 +232,20 @@ impl Worker {
     ///
     /// From the first worker with a hook on, drops of the queue wait until a worker has called it. Every worker that has
     /// a hook of a queue should have all of them.
-    pub fn on_error<B: Body, A>(mut self, queue: &Queue<B>, hook: impl Hook<B, A>) -> Self {
+    pub fn on_error<B: Body, M: Mode, A>(
+        mut self,
+        queue: &Declaration<B, M>,
+        hook: impl Hook<B, A>,
+    ) -> Self {
         let bind = Box::new(|states: &States| hook.bind(states));
         self.hooks.push(HookRegistration { queue: queue.untyped(), kind: None, bind });
         self
     }
 
     /// Registers the hook of one kind of a queue.
-    pub fn on_error_of_kind<B: Body, C, A>(
+    pub fn on_error_of_kind<B: Body, C, M: Mode, A>(
         mut self,
-        queue: &Queue<C>,
+        queue: &Declaration<C, M>,
         kind: impl Into<String>,
         hook: impl Hook<B, A>,
     ) -> Self {
