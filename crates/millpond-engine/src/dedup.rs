@@ -9,7 +9,7 @@ use millpond_core::store::Stored;
 
 use crate::body::Body;
 use crate::counters::Counter;
-use crate::pond::Pond;
+use crate::pond::{Pond, Sent, SentMessage};
 use crate::supervise::panic_text;
 
 /// The function of a queue, whatever its bodies are.
@@ -26,9 +26,12 @@ impl std::fmt::Debug for Dedup {
 pub(crate) struct Deduplicated {
     /// What is sent, in order.
     pub(crate) kept: Vec<NewMessage>,
-    /// What was removed: its place in the list, its id, and what stands for it.
-    removed: Vec<(usize, MessageId, MessageId)>,
+    pub(crate) removed: Removed,
 }
+
+/// What was removed from a list: its place, its id, and what stands for it, in the order of the places.
+#[derive(Debug, Default)]
+pub(crate) struct Removed(Vec<(usize, MessageId, MessageId)>);
 
 impl Dedup {
     pub(crate) fn of<B: Body>(function: fn(Vec<B>) -> Vec<B>) -> Self {
@@ -37,8 +40,8 @@ impl Dedup {
 
     /// Applies it. One that fails is logged, and everything is sent as it was.
     pub(crate) fn apply(&self, pond: &Pond, queue: &str, messages: Vec<NewMessage>) -> Deduplicated {
-        if messages.len() < 2 {
-            return Deduplicated { kept: messages, removed: Vec::new() };
+        if messages.is_empty() {
+            return Deduplicated { kept: messages, removed: Removed::default() };
         }
         let kept = (self.0)(&messages).unwrap_or_else(|why| {
             tracing::error!(%queue, why, "the dedup function failed: what it was given is sent as it was");
@@ -49,35 +52,27 @@ impl Dedup {
             .into_iter()
             .map(|place| place.map(|place| messages[place].id))
             .collect();
-        let mut left = Deduplicated { kept: Vec::with_capacity(messages.len()), removed: Vec::new() };
+        let (mut left, mut removed) = (Vec::with_capacity(messages.len()), Vec::new());
         for (place, (message, kept)) in messages.into_iter().zip(kept).enumerate() {
             if kept {
-                left.kept.push(message);
+                left.push(message);
             } else {
-                left.removed.push((place, message.id, stand_ins[place].unwrap_or(message.id)));
+                removed.push((place, message.id, stand_ins[place].unwrap_or(message.id)));
             }
         }
-        pond.queue_counts().add(Counter::Deduplicated, queue, left.removed.len());
-        left
+        pond.queue_counts().add(Counter::Deduplicated, queue, removed.len());
+        Deduplicated { kept: left, removed: Removed(removed) }
     }
 }
 
-impl Deduplicated {
-    /// The answers about what was sent, with those about what was removed among them, in the order of the list.
-    pub(crate) fn merge(
-        removed: Vec<(usize, MessageId, MessageId)>,
-        mut sent: Vec<(MessageId, Stored)>,
-    ) -> Vec<(MessageId, Stored)> {
-        // In the order of their places: each is inserted where it was.
-        for (place, id, of) in removed {
-            sent.insert(place.min(sent.len()), (id, Stored::Duplicate { of }));
+impl Removed {
+    /// The answer about what was sent, with those about what was removed among it, in the order of the list.
+    pub(crate) fn merge(self, mut sent: Sent) -> Sent {
+        for (place, id, of) in self.0 {
+            let answer = SentMessage { id, stored: Stored::Duplicate { of } };
+            sent.messages.insert(place.min(sent.messages.len()), answer);
         }
         sent
-    }
-
-    /// What is sent, and what [`merge`](Self::merge) needs to know of the rest.
-    pub(crate) fn split(self) -> (Vec<NewMessage>, Vec<(usize, MessageId, MessageId)>) {
-        (self.kept, self.removed)
     }
 }
 
@@ -114,10 +109,10 @@ mod tests {
         let pond = Pond::new(Arc::new(FakeStore::default()));
         let messages = crate::fake::messages(bodies);
         let ids: Vec<MessageId> = messages.iter().map(|message| message.id).collect();
-        let (kept, removed) = Dedup::of(function).apply(&pond, QUEUE.name(), messages).split();
+        let Deduplicated { kept, removed } = Dedup::of(function).apply(&pond, QUEUE.name(), messages);
         let place = |id: MessageId| ids.iter().position(|known| *known == id).unwrap();
         let kept = kept.iter().map(|message| serde_json::from_slice(&message.body).unwrap()).collect();
-        let removed = removed.into_iter().map(|(at, _, of)| (at, place(of))).collect();
+        let removed = removed.0.into_iter().map(|(at, _, of)| (at, place(of))).collect();
         (kept, removed, pond.queue_counts().get(Counter::Deduplicated, QUEUE.name()))
     }
 
@@ -142,10 +137,9 @@ mod tests {
     #[test]
     fn answers_keep_the_order_of_the_items() {
         let id = |number| MessageId(uuid::Uuid::from_u128(number));
-        let merged = Deduplicated::merge(
-            vec![(1, id(2), id(1)), (3, id(4), id(1))],
-            vec![(id(1), Stored::New), (id(3), Stored::New)],
-        );
-        assert_eq!(merged.iter().map(|(id, _)| id.0.as_u128()).collect::<Vec<_>>(), [1, 2, 3, 4]);
+        let sent = |number| SentMessage { id: id(number), stored: Stored::New };
+        let sent = Sent { messages: vec![sent(1), sent(3)], ..Sent::default() };
+        let merged = Removed(vec![(1, id(2), id(1)), (3, id(4), id(1))]).merge(sent);
+        assert_eq!(merged.ids().map(|id| id.0.as_u128()).collect::<Vec<_>>(), [1, 2, 3, 4]);
     }
 }

@@ -47,8 +47,7 @@ pub(crate) fn leased(body: &[u8]) -> Leased {
 pub(crate) fn messages(bodies: &[u32]) -> Vec<NewMessage> {
     let pond = crate::pond::Pond::new(Arc::new(FakeStore::default()));
     let queue = Queue { id: QueueId(1), name: "mail".to_owned(), settings: QueueSettings::DEFAULT };
-    let declared = crate::queue::Queue::<u32>::new("mail");
-    let batch = pond.encode(&declared, bodies.iter().copied()).unwrap().unwrap();
+    let batch = pond.encode("mail", bodies.iter().copied()).unwrap().unwrap();
     pond.check(&queue, batch).unwrap().messages
 }
 

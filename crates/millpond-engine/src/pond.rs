@@ -26,8 +26,8 @@ use crate::body::{Body, Encoded, Raw};
 use crate::ids::IdSource;
 use crate::item::{Item, Options};
 use crate::job::JobContext;
-use crate::pulse::RELAY_ROWS_MAX;
 use crate::publish::Side;
+use crate::pulse::RELAY_ROWS_MAX;
 use crate::queue::{Declaration, Mode, Outside, Queue};
 use crate::unit::{Open, UnitOfWork};
 use crate::wake::{Listener, Wakes};
@@ -259,7 +259,8 @@ impl Pond {
             let Some(batch) = batch? else { return Ok(Sent::default()) };
             let stored_queue = self.resolve_outside(queue).await?;
             let batch = self.check(&stored_queue, batch)?;
-            self.publish(queue.dedup_function(), queue.gathering(), &stored_queue, batch).await
+            self.learn(queue);
+            self.publish(&stored_queue, batch).await
         }
     }
 
@@ -696,9 +697,9 @@ impl Pond {
     }
 
     /// Stores what a scope has collected.
-    pub(crate) async fn append_outside(&self, queue: &store::Queue, batch: Batch) -> Result<Sent> {
+    pub(crate) async fn append_outside(&self, queue: &Arc<store::Queue>, batch: Batch) -> Result<Sent> {
         self.may_send(&queue.name)?;
-        self.append(queue, batch).await
+        self.publish(queue, batch).await
     }
 
     pub(crate) async fn append(&self, queue: &store::Queue, batch: Batch) -> Result<Sent> {
@@ -824,6 +825,8 @@ pub enum Path {
     Outbox,
     /// Into the memory of a unit of work, which stores them after its commit.
     Memory,
+    /// Into the buffer of their queue: stored soon, and lost if the process dies before.
+    Buffer,
 }
 
 /// What became of one item of a send.
@@ -864,7 +867,7 @@ impl Batch {
     }
 
     /// Whether something goes to the outbox.
-    fn waits(&self) -> bool {
+    pub(crate) fn waits(&self) -> bool {
         self.messages.iter().any(|message| message.due.is_some())
     }
 }

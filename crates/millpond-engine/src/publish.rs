@@ -1,78 +1,38 @@
-//! The last step of a send outside of a transaction: the queue's dedup function, then the buffer or the store.
+//! The last step of a send: the queue's dedup function, then the buffer or the store.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use millpond_core::error::Result;
-use millpond_core::message::{MessageId, NewMessage};
 use millpond_core::store::{self, Stored};
 
+use crate::body::Body;
 use crate::buffers::{Buffers, Gathering};
 use crate::counters::QueueCounts;
-use crate::dedup::{Dedup, Deduplicated};
-use crate::pond::{Batch, Pond, Sent, SentMessage};
+use crate::dedup::{Dedup, Deduplicated, Removed};
+use crate::pond::{Batch, Path, Pond, Sent, SentMessage};
+use crate::queue::{Declaration, Mode};
 
 /// What a pond has beside its store.
 #[derive(Debug, Default)]
 pub(crate) struct Side {
     buffers: Buffers,
     counts: QueueCounts,
+    /// By name: of the queues whose constants say so. Where a message is stored, the constant is not at hand.
+    ways: RwLock<HashMap<String, Way>>,
+}
+
+/// What is done with the messages of a queue before they are stored.
+#[derive(Debug, Clone)]
+pub(crate) struct Way {
+    pub(crate) gathering: Option<Gathering>,
+    pub(crate) dedup: Option<Dedup>,
 }
 
 impl Pond {
     /// What this process has counted of each queue about the ways beside the good one.
     pub fn queue_counts(&self) -> &QueueCounts {
         &self.side().counts
-    }
-
-    /// What is in memory, of buffered queues.
-    pub(crate) fn buffers(&self) -> &Buffers {
-        &self.side().buffers
-    }
-
-    /// Sends messages that were checked.
-    pub(crate) async fn publish(
-        &self,
-        dedup: Option<Dedup>,
-        gathering: Option<Gathering>,
-        queue: &Arc<store::Queue>,
-        batch: Batch,
-    ) -> Result<Sent> {
-        let Batch { messages } = batch;
-        let (messages, removed) = match dedup {
-            Some(dedup) => dedup.apply(self, &queue.name, messages).split(),
-            None => (messages, Vec::new()),
-        };
-        let sent = self.store_or_gather(gathering, queue, messages).await?;
-        if removed.is_empty() {
-            return Ok(sent);
-        }
-        let stored = sent.messages.iter().map(|message| (message.id, message.stored)).collect();
-        let merged = Deduplicated::merge(removed, stored).into_iter();
-        Ok(Sent { messages: merged.map(|(id, stored)| SentMessage { id, stored }).collect(), ..sent })
-    }
-
-    async fn store_or_gather(
-        &self,
-        gathering: Option<Gathering>,
-        queue: &Arc<store::Queue>,
-        messages: Vec<NewMessage>,
-    ) -> Result<Sent> {
-        if messages.is_empty() {
-            return Ok(Sent::default());
-        }
-        // What a dedup key says is known to the store alone.
-        let has_keys = messages.iter().any(|message| message.dedup.is_some());
-        let Some(how) = gathering.filter(|_| !has_keys) else {
-            return self.append(queue, Batch { messages }).await;
-        };
-        let ids: Vec<MessageId> = messages.iter().map(|message| message.id).collect();
-        match self.buffers().add(self, queue, &how, messages) {
-            Ok(()) => {
-                let buffered = |id| SentMessage { id, stored: Stored::Buffered };
-                Ok(Sent { messages: ids.into_iter().map(buffered).collect(), ..Sent::default() })
-            }
-            Err(messages) => self.append(queue, Batch { messages }).await,
-        }
     }
 
     /// How many messages of each buffered queue are in this process's memory. For a gauge.
@@ -84,5 +44,57 @@ impl Pond {
     /// and before a process does something that may end it.
     pub async fn flush(&self) {
         self.buffers().flush(self).await;
+    }
+
+    /// What is in memory, of buffered queues.
+    pub(crate) fn buffers(&self) -> &Buffers {
+        &self.side().buffers
+    }
+
+    /// Remembers what a constant says about how its messages are sent.
+    pub(crate) fn learn<B: Body, M: Mode>(&self, queue: &Declaration<B, M>) {
+        let Some(way) = queue.way() else { return };
+        let known = |ways: &HashMap<String, Way>| ways.contains_key(queue.name());
+        let ways = &self.side().ways;
+        if !known(&ways.read().unwrap_or_else(PoisonError::into_inner)) {
+            ways.write().unwrap_or_else(PoisonError::into_inner).insert(queue.name().to_owned(), way);
+        }
+    }
+
+    fn way(&self, queue: &str) -> Option<Way> {
+        self.side().ways.read().unwrap_or_else(PoisonError::into_inner).get(queue).cloned()
+    }
+
+    /// Removes what the queue's dedup function finds needless.
+    pub(crate) fn deduplicate(&self, queue: &store::Queue, batch: Batch) -> (Batch, Removed) {
+        let Some(dedup) = self.way(&queue.name).and_then(|way| way.dedup) else {
+            return (batch, Removed::default());
+        };
+        let Deduplicated { kept, removed } = dedup.apply(self, &queue.name, batch.messages);
+        (Batch { messages: kept }, removed)
+    }
+
+    /// Sends messages that were checked, outside of a transaction.
+    pub(crate) async fn publish(&self, queue: &Arc<store::Queue>, batch: Batch) -> Result<Sent> {
+        let (batch, removed) = self.deduplicate(queue, batch);
+        Ok(removed.merge(self.gather_or_append(queue, batch).await?))
+    }
+
+    async fn gather_or_append(&self, queue: &Arc<store::Queue>, batch: Batch) -> Result<Sent> {
+        if batch.messages.is_empty() {
+            return Ok(Sent::default());
+        }
+        // What a dedup key says is known to the store alone.
+        let has_keys = batch.messages.iter().any(|message| message.dedup.is_some());
+        let gathering = self.way(&queue.name).and_then(|way| way.gathering).filter(|_| !has_keys);
+        let Some(how) = gathering else { return self.append(queue, batch).await };
+        let ids = batch.ids();
+        match self.buffers().add(self, queue, &how, batch.messages) {
+            Ok(()) => {
+                let buffered = |id| SentMessage { id, stored: Stored::Buffered };
+                Ok(Sent { messages: ids.into_iter().map(buffered).collect(), path: Path::Buffer })
+            }
+            Err(messages) => self.append(queue, Batch { messages }).await,
+        }
     }
 }

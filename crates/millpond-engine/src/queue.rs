@@ -9,6 +9,7 @@ use crate::batch::BATCH_DEFAULT;
 use crate::body::{Body, Raw};
 use crate::buffers::Gathering;
 use crate::dedup::Dedup;
+use crate::publish::Way;
 use millpond_core::Backoff;
 use millpond_core::buffer::Buffer;
 use millpond_core::queue::{HistoryLevel, QueueSettings, Transactional};
@@ -345,15 +346,12 @@ impl<B, M: Outside> Declaration<B, M> {
 }
 
 impl<B: Body, M> Declaration<B, M> {
-    /// How its messages are buffered, if they are.
-    pub(crate) fn gathering(&self) -> Option<Gathering> {
-        let Gathered { buffer, batch_max, .. } = self.gathered;
-        buffer.map(|buffer| Gathering { buffer, batch_max, dedup: self.dedup_function() })
-    }
-
-    /// What removes waste from a list of its messages.
-    pub(crate) fn dedup_function(&self) -> Option<Dedup> {
-        self.gathered.dedup.map(Dedup::of)
+    /// What is done with its messages before they are stored; `None`: nothing.
+    pub(crate) fn way(&self) -> Option<Way> {
+        let Gathered { buffer, batch_max, dedup } = self.gathered;
+        let dedup = dedup.map(Dedup::of);
+        let gathering = buffer.map(|buffer| Gathering { buffer, batch_max, dedup: dedup.clone() });
+        (dedup.is_some() || gathering.is_some()).then_some(Way { gathering, dedup })
     }
 }
 

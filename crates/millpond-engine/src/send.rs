@@ -280,9 +280,10 @@ impl<T: UserTx<Of>, Of> WithinTx<'_, T, Of> {
         };
         may_be_a_row(&stored_queue)?;
         pond.trust_the_time().await;
-        let batch = pond.check(&stored_queue, batch)?;
+        pond.learn(queue);
+        let (batch, removed) = pond.deduplicate(&stored_queue, pond.check(&stored_queue, batch)?);
         let stored = within::send(tx, &**pond.store(), &stored_queue, &batch.messages).await?;
-        Ok(sent(pond, &batch, stored))
+        Ok(removed.merge(sent(pond, &batch, stored)))
     }
 }
 
@@ -322,9 +323,10 @@ impl<T: BlockingUserTx<Of>, Of> WithinBlockingTx<'_, T, Of> {
             }
         };
         may_be_a_row(&stored_queue)?;
-        let batch = pond.check(&stored_queue, batch)?;
+        pond.learn(queue);
+        let (batch, removed) = pond.deduplicate(&stored_queue, pond.check(&stored_queue, batch)?);
         let stored = within::send_blocking(tx, &**pond.store(), &stored_queue, &batch.messages)?;
-        Ok(sent(pond, &batch, stored))
+        Ok(removed.merge(sent(pond, &batch, stored)))
     }
 }
 
@@ -417,6 +419,7 @@ impl<K> Out<K> {
         } else {
             self.pond.resolve_outside(queue).await?
         };
+        self.pond.learn(queue);
         let batch = self.pond.check(&stored, batch)?;
         match self.collected.iter_mut().find(|(known, _)| known.id == stored.id) {
             Some((_, waiting)) => waiting.messages.extend(batch.messages),

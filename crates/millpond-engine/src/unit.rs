@@ -126,6 +126,7 @@ impl UnitOfWork {
     {
         let Some(batch) = self.pond.encode(queue.name(), items)? else { return Ok(Sent::default()) };
         let stored_queue = self.queue(queue.name()).await?;
+        self.pond.learn(queue);
         let batch = self.pond.check(&stored_queue, batch)?;
         Ok(self.keep(&stored_queue, batch))
     }
@@ -272,10 +273,12 @@ impl UnitOfWork {
                 later.push((queue, Batch { messages }));
                 continue;
             }
-            (waits, is_relayed) = (waits || messages.iter().any(|message| message.due.is_some()), true);
-            let ids: Vec<_> = messages.iter().map(|message| message.id).collect();
-            let stored = self.tx.send(&queue, messages).await?;
-            committed.messages.extend(Sent::of(ids, stored, Path::Outbox).messages);
+            let (batch, removed) = self.pond.deduplicate(&queue, Batch { messages });
+            (waits, is_relayed) = (waits || batch.waits(), true);
+            let ids = batch.ids();
+            let stored =
+                if ids.is_empty() { Vec::new() } else { self.tx.send(&queue, batch.messages).await? };
+            committed.messages.extend(removed.merge(Sent::of(ids, stored, Path::Outbox)).messages);
         }
         let Self { tx, open, pond, after, .. } = self;
         if let Err(error) = tx.commit().await {
@@ -294,7 +297,7 @@ impl UnitOfWork {
         }
         for (queue, batch) in later {
             let ids = batch.ids();
-            match pond.append(&queue, batch).await {
+            match pond.publish(&queue, batch).await {
                 Ok(sent) => committed.messages.extend(sent.messages),
                 Err(error) => {
                     let causes = error.causes();

@@ -232,11 +232,7 @@ impl Worker {
     ///
     /// From the first worker with a hook on, drops of the queue wait until a worker has called it. Every worker that has
     /// a hook of a queue should have all of them.
-    pub fn on_error<B: Body, M: Mode, A>(
-        mut self,
-        queue: &Declaration<B, M>,
-        hook: impl Hook<B, A>,
-    ) -> Self {
+    pub fn on_error<B: Body, M: Mode, A>(mut self, queue: &Declaration<B, M>, hook: impl Hook<B, A>) -> Self {
         let bind = Box::new(|states: &States| hook.bind(states));
         self.hooks.push(HookRegistration { queue: queue.untyped(), kind: None, bind });
         self

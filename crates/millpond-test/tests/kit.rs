@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millpond::{
-    Buffer, Code, Counter, DropReason, Dropped, Job, Jobs, Queue, QueueSettings, Stored, Verdict,
+    Buffer, Code, Counter, Ctx, DropReason, Dropped, Error, Job, Jobs, Queue, QueueSettings, Stored, Verdict,
 };
 use millpond_test::{Fault, Gate, TestPond};
 
@@ -115,5 +115,27 @@ async fn a_batch_handler_and_a_hook_see_what_they_should() {
     kit.eventually("the hook is called", async || (!told.lock().unwrap().is_empty()).then_some(())).await;
     assert_eq!(*told.lock().unwrap(), [(Some(3), DropReason::Exhausted)]);
     assert_eq!(seen.batches(), [6]);
+    kit.close().await;
+}
+
+#[tokio::test]
+async fn a_unit_of_work_and_a_scope_pass_the_dedup_function_once_for_everything() {
+    const REFRESH: Queue<u32> = Queue::new("refresh").dedup(once);
+    let kit = TestPond::start();
+    kit.declare(&REFRESH).await.unwrap();
+    let mut unit = kit.begin().await.unwrap();
+    unit.send(&REFRESH, [1, 2]).await.unwrap();
+    unit.send(&REFRESH, [2, 3]).await.unwrap();
+    let committed = unit.commit().await.unwrap();
+    assert_eq!(committed.messages[2].stored, Stored::Duplicate { of: committed.messages[1].id });
+    kit.scope(Ctx::NoTx, async |out| {
+        for body in [4, 4, 5] {
+            out.put(&REFRESH, body).await?;
+        }
+        Ok::<_, Error>(())
+    })
+    .await
+    .unwrap();
+    kit.assert_sent("refresh", [1, 2, 3, 4, 5]).await;
     kit.close().await;
 }
