@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use millpond_core::capability::Capabilities;
 use millpond_core::error::Result;
-use millpond_core::store::{Clock, Store};
+use millpond_core::store::{BoxFuture, Clock, Store};
 use millpond_mysql::mysql_async::Conn;
 use millpond_mysql::mysql_async::prelude::Queryable;
 use millpond_mysql::{MysqlStore, Options};
-use millpond_testkit::bench::Provider;
+use millpond_testkit::bench::{DriverTx, Item, Pond, Provider, Queue, Sent};
 use millpond_testkit::servers::mariadb::{Mariadb, fresh_prefix};
 
 const DECLARED: Capabilities =
@@ -59,6 +59,17 @@ impl Provider for Tables {
         Some(Box::new(conn))
     }
 
+    fn transaction(&self, open: bool) -> Option<Box<dyn DriverTx>> {
+        let conn = wait(async {
+            let mut conn = Conn::from_url(Mariadb::shared().url()).await.expect("it runs");
+            if open {
+                conn.query_drop("begin").await.expect("no transaction is open");
+            }
+            conn
+        });
+        Some(Box::new(Transaction(conn)))
+    }
+
     fn publish(
         &self,
         queue: &str,
@@ -79,3 +90,23 @@ impl Provider for Tables {
 }
 
 millpond_testkit::contract!(Tables::fresh());
+
+struct Transaction(Conn);
+
+impl DriverTx for Transaction {
+    fn send<'a>(
+        &'a mut self,
+        pond: &'a Pond,
+        queue: &'a Queue<u32>,
+        items: Vec<Item<u32>>,
+    ) -> BoxFuture<'a, Result<Sent>> {
+        Box::pin(pond.within(&mut self.0).send(queue, items))
+    }
+
+    fn end(mut self: Box<Self>, commit: bool) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let end = if commit { "commit" } else { "rollback" };
+            self.0.query_drop(end).await.expect("it ends");
+        })
+    }
+}

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use millpond_core::capability::Capabilities;
 use millpond_core::error::Result;
-use millpond_core::store::{Clock, Store};
+use millpond_core::store::{BoxFuture, Clock, Store};
 use millpond_postgres::tokio_postgres::{Client, NoTls};
 use millpond_postgres::{Options, PostgresStore};
-use millpond_testkit::bench::Provider;
+use millpond_testkit::bench::{DriverTx, Item, Pond, Provider, Queue, Sent};
 use millpond_testkit::servers::pgbouncer::Pgbouncer;
 use millpond_testkit::servers::postgres::{Postgres, fresh_schema};
 
@@ -75,6 +75,17 @@ impl Provider for Schema {
         Some(Box::new(client))
     }
 
+    fn transaction(&self, open: bool) -> Option<Box<dyn DriverTx>> {
+        let client = wait(async {
+            let client = connect().await;
+            if open {
+                client.batch_execute("begin").await.expect("no transaction is open");
+            }
+            client
+        });
+        Some(Box::new(Transaction(client)))
+    }
+
     fn publish(
         &self,
         queue: &str,
@@ -94,6 +105,26 @@ impl Provider for Schema {
             error.as_db_error().map_or_else(|| error.to_string(), |refused| refused.message().to_owned())
         };
         Some(sent.map(drop).map_err(said))
+    }
+}
+
+struct Transaction(Client);
+
+impl DriverTx for Transaction {
+    fn send<'a>(
+        &'a mut self,
+        pond: &'a Pond,
+        queue: &'a Queue<u32>,
+        items: Vec<Item<u32>>,
+    ) -> BoxFuture<'a, Result<Sent>> {
+        Box::pin(pond.within(&mut self.0).send(queue, items))
+    }
+
+    fn end(self: Box<Self>, commit: bool) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let end = if commit { "commit" } else { "rollback" };
+            self.0.batch_execute(end).await.expect("it ends");
+        })
     }
 }
 

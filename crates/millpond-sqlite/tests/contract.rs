@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use millpond_core::capability::Capabilities;
 use millpond_core::error::Result;
-use millpond_core::store::{Clock, Store};
+use millpond_core::store::{BoxFuture, Clock, Store};
 use millpond_sqlite::{Options, SqliteStore};
-use millpond_testkit::bench::Provider;
+use millpond_testkit::bench::{DriverTx, Item, Pond, Provider, Queue, Sent};
 use rusqlite::Connection;
 
 const DECLARED: Capabilities =
@@ -44,6 +44,15 @@ impl Provider for File {
         conn.busy_timeout(std::time::Duration::from_secs(5)).expect("it waits");
         conn.execute_batch("begin immediate").expect("its turn comes");
         Some(Box::new(conn))
+    }
+
+    fn transaction(&self, open: bool) -> Option<Box<dyn DriverTx>> {
+        let conn = Connection::open(self.path()).expect("the file is there");
+        conn.busy_timeout(std::time::Duration::from_secs(5)).expect("it waits");
+        if open {
+            conn.execute_batch("begin immediate").expect("its turn comes");
+        }
+        Some(Box::new(Transaction(conn)))
     }
 
     fn publish(
@@ -85,4 +94,26 @@ mod file {
 
 mod memory {
     millpond_testkit::contract!(super::Memory);
+}
+
+struct Transaction(Connection);
+
+impl DriverTx for Transaction {
+    fn send<'a>(
+        &'a mut self,
+        pond: &'a Pond,
+        queue: &'a Queue<u32>,
+        items: Vec<Item<u32>>,
+    ) -> BoxFuture<'a, Result<Sent>> {
+        Box::pin(std::future::ready(pond.within(&mut self.0).send(queue, items)))
+    }
+
+    fn end(self: Box<Self>, commit: bool) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            // Without a transaction there is nothing to end.
+            if !self.0.is_autocommit() {
+                self.0.execute_batch(if commit { "commit" } else { "rollback" }).expect("it ends");
+            }
+        })
+    }
 }

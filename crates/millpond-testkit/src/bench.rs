@@ -11,13 +11,13 @@ use millpond_core::error::Result;
 use millpond_core::message::MessageId;
 use millpond_core::query::{Field, Query};
 use millpond_core::queue::QueueSettings;
-use millpond_core::store::{self, Clock, Store, TakeOver, TakenOver};
+use millpond_core::store::{self, BoxFuture, Clock, Store, TakeOver, TakenOver};
 use millpond_core::time::Timestamp;
 use millpond_core::view::{DeadLetterView, Find, MessageView, QueueView};
 use millpond_engine::body::Body;
-use millpond_engine::item::Item;
-use millpond_engine::pond::Pond;
-use millpond_engine::queue::Queue;
+pub use millpond_engine::item::Item;
+pub use millpond_engine::pond::{Pond, Sent};
+pub use millpond_engine::queue::Queue;
 use millpond_engine::reclaim::verdicts;
 use millpond_engine::worker::Worker;
 use tokio::sync::{Notify, oneshot};
@@ -62,6 +62,12 @@ pub trait Provider: Send + Sync {
         None
     }
 
+    /// A connection of the store's driver, as a program opens it, with a transaction or without. `None`: no other
+    /// connection reaches the store.
+    fn transaction(&self, _open: bool) -> Option<Box<dyn DriverTx>> {
+        None
+    }
+
     /// Sends with plain SQL in a transaction of another program, which is committed or rolled back. Answers the text of a
     /// refusal. `None`: no other program reaches it.
     fn publish(
@@ -73,6 +79,20 @@ pub trait Provider: Send + Sync {
     ) -> Option<std::result::Result<(), String>> {
         None
     }
+}
+
+/// A transaction of a driver, as a program opens it.
+pub trait DriverTx: Send {
+    /// Sends within it.
+    fn send<'a>(
+        &'a mut self,
+        pond: &'a Pond,
+        queue: &'a Queue<u32>,
+        items: Vec<Item<u32>>,
+    ) -> BoxFuture<'a, Result<Sent>>;
+
+    /// Commits it, or rolls it back.
+    fn end(self: Box<Self>, commit: bool) -> BoxFuture<'static, ()>;
 }
 
 /// A place with a store and its first node.
@@ -229,6 +249,21 @@ impl Bench {
         let published = self.provider.publish(queue, body, options, commit);
         assert_eq!(published.is_some(), self.capabilities().many_processes, "several processes may share it");
         published
+    }
+
+    /// A connection of the store's driver, with a transaction or without. `None`: the provider says that there is none.
+    ///
+    /// # Panics
+    ///
+    /// When the provider says otherwise than it declared.
+    pub fn transaction(&self, open: bool) -> Option<Box<dyn DriverTx>> {
+        let transaction = self.provider.transaction(open);
+        assert_eq!(
+            transaction.is_some(),
+            self.capabilities().many_processes,
+            "several processes may share it"
+        );
+        transaction
     }
 
     /// A queue that nobody else has.

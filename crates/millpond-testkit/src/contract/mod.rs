@@ -18,6 +18,7 @@ pub mod plain_sql;
 pub mod publishing;
 pub mod retry;
 pub mod stop;
+pub mod transactions;
 
 use std::sync::Arc;
 
@@ -97,6 +98,18 @@ macro_rules! contract {
                 c032_a_backlog_survives_a_restart_of_everything
                 the_highest_claim_is_kept_as_the_cursor
                 a_committed_effect_is_done_whatever_the_verdict
+            }
+            transactions {
+                a_unit_of_work_delivers_what_it_commits_and_nothing_else
+                a_node_without_a_worker_relays_what_it_commits
+                hooks_run_once_with_the_commit
+                a_fast_queue_is_sent_to_after_the_commit
+                a_queue_that_requires_a_transaction_is_refused_outside
+                a_scope_sends_all_or_nothing
+                a_drivers_transaction_delivers_what_it_commits
+                a_drivers_transaction_keeps_every_option
+                without_a_transaction_nothing_is_written
+                open_transactions_wait_for_each_other_for_one_key_only
             }
             publishing {
                 m1_racing_appenders_leave_no_gap
