@@ -13,15 +13,16 @@ use millpond_core::queue::QueueSettings;
 use millpond_core::reason::{Back, Release};
 use millpond_core::settle::Settlement;
 use millpond_core::store::{
-    Act, Admin, Begun, BoxFuture, Changed, ClaimRef, History, Inspect, Lease, LeaseRequest, Log, Operate,
-    Outbox, Pulse, Purged, Queue, QueueId, Redrive, Relayed, Renewal, Renewed, SettleClaim, SettleItem,
-    Settled, Store, Stored, TakeOver, TakenOver,
+    Act, Admin, Begun, BoxFuture, Changed, ClaimRef, EffectTx, History, Inspect, Lease, LeaseRequest, Log,
+    Operate, Outbox, Pulse, Purged, Queue, QueueId, Redrive, Relayed, Renewal, Renewed, SettleClaim,
+    SettleItem, Settled, Store, Stored, TakeOver, TakenOver,
 };
 use millpond_core::time::Timestamp;
 use millpond_core::view::{
     AuditLine, DeadLetterView, EventView, FailureGroup, Find, Found, GroupBy, MessageRow, MessageView,
     OutboxRow, OutboxSummary, Pause, QueueView, Scope, StoreInfo, Tallies, Tally, Wish, WorkerView,
 };
+use millpond_core::within::{Dialect, Hold, Row, Statement, Within};
 use millpond_testkit::judge::history::{Event, Op, Phase};
 use uuid::Uuid;
 
@@ -252,17 +253,49 @@ impl Log for Recorded {
     }
 }
 
-impl Outbox for Recorded {
-    fn relay(&self, rows_max: usize) -> BoxFuture<'_, Result<Relayed>> {
-        self.store.relay(rows_max)
-    }
-}
-
 /// The methods of a port of which nothing is reported.
 macro_rules! pass_on {
     ($(fn $name:ident($($arg:ident: $type:ty),*) -> $answer:ty;)*) => {
         $(fn $name(&self, $($arg: $type),*) -> BoxFuture<'_, Result<$answer>> { self.store.$name($($arg),*) })*
     };
+}
+
+impl Outbox for Recorded {
+    pass_on! {
+        fn relay(rows_max: usize) -> Relayed;
+        fn open(limit: Duration) -> Box<dyn EffectTx>;
+        fn arrived(ids: Vec<MessageId>) -> Vec<MessageId>;
+    }
+}
+
+impl Within for Recorded {
+    fn dialect(&self) -> Dialect {
+        self.store.dialect()
+    }
+
+    fn find_queue(&self, name: &str) -> Statement {
+        self.store.find_queue(name)
+    }
+
+    fn found_queue(&self, name: &str, rows: Vec<Row>) -> Result<Option<Queue>> {
+        self.store.found_queue(name, rows)
+    }
+
+    fn later_release(&self) -> Option<Statement> {
+        self.store.later_release()
+    }
+
+    fn hold(&self, queue: QueueId, hold: Hold<'_>) -> Vec<Statement> {
+        self.store.hold(queue, hold)
+    }
+
+    fn put(&self, queue: QueueId, messages: &[&NewMessage]) -> Vec<Statement> {
+        self.store.put(queue, messages)
+    }
+
+    fn checksum(&self, body: &[u8]) -> i64 {
+        self.store.checksum(body)
+    }
 }
 
 impl Inspect for Recorded {

@@ -154,11 +154,11 @@ async fn commit(job: &Job<Work>, desk: &Desk) -> Result<()> {
     write_effect(&mut unit, &desk.url, row(job)).await?;
     let committed = unit.commit().await;
     match &committed {
-        Ok(()) => desk.report(job, Op::Effect, Phase::Ok, None),
+        Ok(_) => desk.report(job, Op::Effect, Phase::Ok, None),
         Err(error) if error.code() == Code::UnknownOutcome => desk.report(job, Op::Effect, Phase::Info, None),
         Err(_) => {}
     }
-    committed
+    committed.map(drop)
 }
 
 /// The known bug: the message was acknowledged, its effect is yet to come.

@@ -247,7 +247,7 @@ impl UnitOfWork {
     /// next delivery finds out.
     pub async fn commit(self) -> Result<Committed> {
         let pond = self.pond.clone();
-        let running = pond.track(self.to_its_end());
+        let running = pond.track(self.run_to_its_end());
         running.await.unwrap_or_else(|ended| {
             let code = if ended.is_panic() { Code::Internal } else { Code::UnknownOutcome };
             Err(Error::new(code, COMMIT).because(ended))
@@ -259,7 +259,7 @@ impl UnitOfWork {
         drop(self);
     }
 
-    async fn to_its_end(mut self) -> Result<Committed> {
+    async fn run_to_its_end(mut self) -> Result<Committed> {
         self.settle_frames().await?;
         for hook in std::mem::take(&mut self.before) {
             hook(&mut self).await?;

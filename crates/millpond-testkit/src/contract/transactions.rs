@@ -53,7 +53,7 @@ pub async fn a_unit_of_work_delivers_what_it_commits_and_nothing_else(bench: &Be
     let mut refused = pond.begin().await.expect("it is begun");
     refused.send(&*queue, [6]).await.expect("it is kept");
     refused.before_commit(|_| Box::pin(async { Err(Error::new(Code::InvalidOption, "look at the whole")) }));
-    assert_eq!(refused.commit().await.map(drop).unwrap_err().code(), Code::InvalidOption);
+    assert_eq!(refused.commit().await.map(drop).expect_err("it is refused").code(), Code::InvalidOption);
 
     assert_eq!(delivered(bench, &queue, 2).await, [1, 2].into());
     let counts = bench.counts(&queue).await;
@@ -123,7 +123,10 @@ pub async fn a_queue_that_requires_a_transaction_is_refused_outside(bench: &Benc
     let queue = bench.queue::<u32>(REQUIRE).await;
     let other = bench.second_node().await;
     for pond in [&bench.node().pond, &other.pond] {
-        assert_eq!(pond.send(&*queue, [1]).await.unwrap_err().code(), Code::TransactionRequired);
+        assert_eq!(
+            pond.send(&*queue, [1]).await.expect_err("it is refused").code(),
+            Code::TransactionRequired
+        );
         let stored = pond.queue(queue.name()).await.expect("it is declared");
         assert_eq!(stored.settings().transactional, Transactional::Require);
     }
@@ -141,11 +144,11 @@ pub async fn a_scope_sends_all_or_nothing(bench: &Bench) {
     };
     pond.scope(Ctx::NoTx, async |out| collect(out, [1, 2], false).await).await.expect("it is sent");
     let failed = pond.scope(Ctx::NoTx, async |out| collect(out, [3, 4], true).await).await;
-    assert_eq!(failed.unwrap_err().code(), Code::InvalidOption);
+    assert_eq!(failed.expect_err("it is refused").code(), Code::InvalidOption);
     let mut unit = pond.begin().await.expect("it is begun");
     let mut ctx = Ctx::Tx(&mut unit);
     let failed = pond.scope(ctx.again(), async |out| collect(out, [5, 6], true).await).await;
-    assert_eq!(failed.unwrap_err().code(), Code::InvalidOption);
+    assert_eq!(failed.expect_err("it is refused").code(), Code::InvalidOption);
     pond.scope(ctx, async |out| collect(out, [7, 8], false).await).await.expect("it is kept");
     unit.commit().await.expect("it is committed");
     assert_eq!(delivered(bench, &queue, 4).await, [1, 2, 7, 8].into());
@@ -159,7 +162,8 @@ pub async fn a_drivers_transaction_delivers_what_it_commits(bench: &Bench) {
     let sent = tx.send(pond, &queue, vec![1.into(), keyed(2, "a"), keyed(2, "a")]).await;
     let sent = sent.expect("it is written");
     assert_eq!(sent.messages[2].stored, Stored::Duplicate { of: sent.messages[1].id });
-    let conflict = tx.send(pond, &queue, vec![3.into(), keyed(4, "b"), keyed(5, "a")]).await.unwrap_err();
+    let conflict =
+        tx.send(pond, &queue, vec![3.into(), keyed(4, "b"), keyed(5, "a")]).await.expect_err("it is refused");
     assert_eq!((conflict.code(), conflict.index()), (Code::DedupConflict, Some(2)));
     // Of the refused send nothing is left, its own key least of all.
     let again = tx.send(pond, &queue, vec![keyed(6, "b")]).await.expect("it is written");
@@ -216,7 +220,7 @@ pub async fn a_drivers_transaction_keeps_every_option(bench: &Bench) {
 pub async fn without_a_transaction_nothing_is_written(bench: &Bench) {
     let (queue, pond) = (bench.queue::<u32>(SETTINGS).await, &bench.node().pond);
     let Some(mut tx) = bench.transaction(false) else { return };
-    let refused = tx.send(pond, &queue, vec![1.into()]).await.unwrap_err();
+    let refused = tx.send(pond, &queue, vec![1.into()]).await.expect_err("it is refused");
     assert_eq!(refused.code(), Code::UnsupportedStore, "{refused:?}");
     tx.end(true).await;
     assert_eq!(bench.counts(&queue).await.sent, 0);
