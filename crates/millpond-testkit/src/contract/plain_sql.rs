@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use millpond_core::error::Code;
 use millpond_core::message::{Headers, JSON, Leased};
-use millpond_core::queue::QueueSettings;
+use millpond_core::queue::{QueueSettings, Transactional};
 use millpond_core::store::{Act, Stored};
 use millpond_core::time::Timestamp;
 use millpond_engine::body::Raw;
@@ -245,6 +245,12 @@ pub async fn plain_sql_is_refused_with_the_codes_of_a_send(bench: &Bench) {
     // No option can hold it, and some databases know no such text.
     let nul = bench.publish(name, b"1", "{\"key\": \"a\\u0000b\"}", true).expect("others reach it");
     nul.expect_err("a key without it would be another one");
+
+    // Of this commit nobody is told. A statement that commits by itself is a transaction too.
+    let of = async |transactional| bench.queue::<u32>(QueueSettings { transactional, ..SETTINGS }).await;
+    let (never, require) = (of(Transactional::Never).await, of(Transactional::Require).await);
+    refused(bench, never.name(), b"1", NOTHING, Code::SendInsideTransaction);
+    sent(bench, &require, b"1", NOTHING);
 
     // What an operator says holds at once.
     let act =
