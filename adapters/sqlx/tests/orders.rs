@@ -23,7 +23,7 @@ async fn without_a_transaction_nothing_is_sent() -> Result<(), Box<dyn Error>> {
     let mut connection = sqlx::SqliteConnection::connect(&url).await?;
     let refused = pond.within(&mut connection).send(&orders::MAIL, ["ada".to_owned()]).await;
     assert_eq!(refused.expect_err("none is open").code(), millpond::Code::UnsupportedStore);
-    assert_eq!(pond.store().relay(10).await?.moved, 0);
+    assert_eq!(pond.store().queues().await?.remove(0).sent, 0);
     pond.close().await;
     Ok(())
 }
