@@ -3,6 +3,7 @@
 use std::error::Error;
 
 use diesel::Connection as _;
+use diesel::connection::SimpleConnection as _;
 use diesel_async::{AsyncConnection, AsyncMysqlConnection, AsyncPgConnection, RunQueryDsl};
 use millpond::{ItemOptions, Pond, Queue};
 use millpond_tx_diesel as _;
@@ -28,7 +29,9 @@ pub async fn place_order(pond: &Pond, url: &str, commit: bool) -> Done {
             let (pond, path) = (pond.clone(), url.trim_start_matches("sqlite://").to_owned());
             tokio::task::spawn_blocking(move || {
                 let mut connection = diesel::SqliteConnection::establish(&path)?;
-                diesel::RunQueryDsl::execute(diesel::sql_query(TABLE), &mut connection)?;
+                // Without it diesel waits for no other writer, and the store is one.
+                connection.batch_execute("pragma busy_timeout = 5000")?;
+                connection.batch_execute(TABLE)?;
                 connection.transaction(|tx| -> Done {
                     diesel::RunQueryDsl::execute(diesel::sql_query(ORDER), tx)?;
                     pond.within(tx).send(&MAIL, ["ada".to_owned().dedup_key("order:1")])?;

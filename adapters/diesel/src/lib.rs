@@ -20,7 +20,8 @@
 //! ```
 //!
 //! With diesel-async it is `pond.within(tx).send(…).await`. The adapter begins, commits and keeps nothing. A transaction
-//! counts as open if diesel has begun it.
+//! counts as open if diesel has begun it. On SQLite set `pragma busy_timeout`: diesel waits for no other writer by itself, and
+//! the store is one.
 
 use diesel::QueryableByName;
 use diesel::connection::{TransactionManager, TransactionManagerStatus};
