@@ -65,7 +65,7 @@ CREATE TABLE "millpond_dead_letter" (
     headers         text,
     body            blob    not null, hook_tries integer not null default 0, hook_until integer not null default 0,
     unique (message_id, subscription_id)
-, hook_tries integer not null default 0, hook_until integer not null default 0) strict;
+) strict;
 
 CREATE INDEX millpond_dead_letter_died on millpond_dead_letter (died_at);
 
