@@ -60,9 +60,12 @@ struct Entry {
     dedup: Option<Dedup>,
 }
 
+/// What is being written: where to, what, and what removes waste from it.
+type Flight = (Arc<store::Queue>, Arc<Vec<NewMessage>>, Option<Dedup>);
+
 impl Entry {
     /// Begins a flush of everything that waits.
-    fn begin(&mut self) -> (Arc<store::Queue>, Arc<Vec<NewMessage>>, Option<Dedup>) {
+    fn begin(&mut self) -> Flight {
         self.window.begin();
         self.flying = Arc::new(std::mem::take(&mut self.waiting));
         (Arc::clone(&self.queue), Arc::clone(&self.flying), self.dedup.clone())
@@ -170,7 +173,7 @@ impl Buffers {
     }
 
     /// Begins what is due; `None` if nothing waits or is being written, and the flusher ends.
-    fn due(&self, now: Duration) -> Option<Vec<(Arc<store::Queue>, Arc<Vec<NewMessage>>, Option<Dedup>)>> {
+    fn due(&self, now: Duration) -> Option<Vec<Flight>> {
         let mut inner = self.lock();
         if inner.entries.values().all(|entry| entry.window.messages() == 0) {
             inner.runs = false;

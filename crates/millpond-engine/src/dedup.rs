@@ -14,7 +14,10 @@ use crate::supervise::panic_text;
 
 /// The function of a queue, whatever its bodies are.
 #[derive(Clone)]
-pub(crate) struct Dedup(Arc<dyn Fn(&[NewMessage]) -> Result<Vec<bool>, String> + Send + Sync>);
+pub(crate) struct Dedup(Arc<Which>);
+
+/// Says which messages of a list are kept.
+type Which = dyn Fn(&[NewMessage]) -> Result<Vec<bool>, String> + Send + Sync;
 
 impl std::fmt::Debug for Dedup {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -102,11 +102,14 @@ pub(crate) struct Registration {
     batch_max: Option<usize>,
 }
 
+/// A hook that is bound to its states when the worker starts.
+type BindHook = Box<dyn FnOnce(&States) -> Result<BoundHook> + Send>;
+
 pub(crate) struct HookRegistration {
     pub(crate) queue: Queue<Raw>,
     /// `None`: of every kind that has no hook of its own.
     pub(crate) kind: Option<String>,
-    pub(crate) bind: Box<dyn FnOnce(&States) -> Result<BoundHook> + Send>,
+    pub(crate) bind: BindHook,
 }
 
 enum KindOf {
