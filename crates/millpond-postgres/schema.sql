@@ -267,9 +267,9 @@ function pulse(given_now bigint, queues integer[], paused boolean) returns TABLE
 function refuse(code text, why text, queue text) returns void
 function relay(given_now bigint, rows_max integer) returns TABLE(moved integer, queues integer[], next_due bigint)
 function renew(given_now bigint, a_worker text, a_host text, its_queues text[], its_slots integer, its_busy integer, its_error text, a_lease bigint, its_facts text) returns TABLE(now bigint, wish text, subscription integer, partition integer, to_offset bigint, token uuid, cancels bigint[])
-function send(queue text, body text, options jsonb DEFAULT '{}'::jsonb) returns uuid
 function send(queue text, body bytea, options jsonb DEFAULT '{}'::jsonb) returns uuid
 function send(queue text, body jsonb, options jsonb DEFAULT '{}'::jsonb) returns uuid
+function send(queue text, body text, options jsonb DEFAULT '{}'::jsonb) returns uuid
 function settle(given_now bigint, subscriptions integer[], partitions integer[], to_offsets bigint[], tokens uuid[], new_dones bit varying[], new_runs bit varying[], have_cases boolean[], case_claims integer[], case_offsets bigint[], case_dead boolean[], case_reasons text[], case_lanes smallint[], case_events text[], case_event_reasons text[], case_due_at bigint[], case_due_in bigint[], case_attempts integer[], case_releases integer[], case_suspects smallint[], case_errors text[], case_details text[], case_classes text[], case_fingerprints text[], case_runs bigint[], case_names text[], stat_claims integer[], stat_kinds text[], stat_done integer[], stat_retried integer[], stat_dead integer[], stat_recovered integer[], stat_run bigint[]) returns TABLE(place integer, lost boolean, size integer, done bit varying, known bigint[], cancelled bigint[], cancel_actors text[], cancel_reasons text[])
 function still_ours(a_known integer) returns boolean
 function time_of(given bigint) returns bigint

@@ -27,7 +27,7 @@ const DUMP: &str = "
                                        pg_get_function_result(p.oid))
         from pg_proc p where p.pronamespace = $1::text::regnamespace
     ) all_of_it (part, name, place, line)
-    order by part, name collate \"C\", place";
+    order by part, name collate \"C\", place, line collate \"C\"";
 
 #[tokio::test]
 async fn the_committed_schema_is_what_the_migrations_make() {
