@@ -8,3 +8,4 @@ pub mod run;
 pub mod services;
 pub mod sizes;
 pub mod steps;
+pub mod stores;

@@ -1,6 +1,6 @@
 //! `cargo xtask services`: the database servers that the tests start for themselves, from Debian's packages.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 /// A program that must be there, in one of these folders or on the path, and the package that brings it.
@@ -12,22 +12,36 @@ const PROGRAMS: &[(&str, &str, &str)] = &[
 
 /// What is not installed.
 fn missing() -> Vec<&'static str> {
-    let found = |program: &str, folder: &str| {
-        let versions = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        let in_version =
-            versions.map(|version| version.path().join("bin")).any(|bin| bin.join(program).is_file());
-        in_version || Path::new(folder).join(program).is_file() || on_path(program)
-    };
     PROGRAMS
         .iter()
-        .filter(|(program, folder, _)| !found(program, folder))
+        .filter(|(program, folder, _)| find(program, folder).is_none())
         .map(|(.., package)| *package)
         .collect()
 }
 
-fn on_path(program: &str) -> bool {
+/// The program: in a folder of its versions, the newest first, in that folder, or on the path.
+fn find(program: &str, folder: &str) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut versions: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    let number = |path: &PathBuf| path.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());
+    versions.sort_by_key(|path| std::cmp::Reverse(number(path)));
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+    let folders = versions.into_iter().map(|version| version.join("bin"));
+    let folders = folders.chain([PathBuf::from(folder)]).chain(std::env::split_paths(&path));
+    folders.map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// What is installed, with its version, for people.
+pub fn versions() -> Vec<String> {
+    let version = |(program, folder, _): &(&str, &str, &str)| {
+        let said = Command::new(find(program, folder)?).arg("--version").output().ok()?;
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        let is_number = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit());
+        // MariaDB's has the word of the distribution behind it.
+        let number = said.split_whitespace().find(is_number)?.split('-').next()?.to_owned();
+        Some(format!("{program} {number}"))
+    };
+    PROGRAMS.iter().filter_map(version).collect()
 }
 
 /// Installs what is missing, with the system's package manager. Nothing is started: the tests do that.

@@ -15,6 +15,7 @@ pub const TASKS: &[(&str, &str)] = &[
     ("bench", "benchmarks, release build; their arguments follow"),
     ("services", "which database servers the tests lack; `services install` gets their Debian packages"),
     ("reference", "writes the pages that come from the program itself: docs/reference/, docs/man/"),
+    ("stores", "runs the contract on every store and writes what each can do: docs/reference/stores.md"),
     ("sizes", "the ten largest files and functions"),
 ];
 
