@@ -56,6 +56,8 @@ pub(crate) struct FakeStore {
     refusals: Mutex<Vec<Code>>,
     declarations: AtomicUsize,
     hangs: AtomicBool,
+    away: AtomicBool,
+    taken_over: tokio::sync::Notify,
     closed: AtomicBool,
 }
 
@@ -98,6 +100,16 @@ impl FakeStore {
     /// From now on nothing is answered.
     pub(crate) fn hang(&self) {
         self.hangs.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on takeovers fail, or do so no longer.
+    pub(crate) fn go_away(&self, away: bool) {
+        self.away.store(away, Ordering::Relaxed);
+    }
+
+    /// Once a takeover was answered.
+    pub(crate) async fn taken_over(&self) {
+        self.taken_over.notified().await;
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -191,7 +203,11 @@ impl port::Log for FakeStore {
     }
 
     fn take_over(&self, _: port::TakeOver) -> BoxFuture<'_, Result<Vec<port::TakenOver>>> {
-        self.refuse()
+        if self.away.load(Ordering::Relaxed) {
+            return self.answer(Err(Error::new(Code::StoreUnavailable, "take over in a fake store")));
+        }
+        self.taken_over.notify_one();
+        self.answer(Ok(Vec::new()))
     }
 
     fn begin(&self, _: ClaimRef, _: Offset, _: std::time::Duration) -> BoxFuture<'_, Result<port::Begun>> {
