@@ -163,12 +163,13 @@ async fn hold(connection: &Connection, queue: QueueId, messages: &[NewMessage]) 
     let holders = connection.rows("dedup_hold", &params).await?;
     let mut conflict: Option<(usize, Error)> = None;
     for (row, (index, message, dedup)) in holders.iter().zip(&keyed) {
-        let (holder, held): (Uuid, i32) = (row.get(0), row.get(1));
-        if holder == message.id.0 {
+        let (holder, held, is_new): (Uuid, i32, bool) = (row.get(0), row.get(1), row.get(2));
+        if is_new {
             continue;
         }
         stored[*index] = Stored::Duplicate { of: MessageId(holder) };
-        if held != checksum(&message.body) && conflict.as_ref().is_none_or(|(first, _)| index < first) {
+        let is_other = holder != message.id.0 && held != checksum(&message.body);
+        if is_other && conflict.as_ref().is_none_or(|(first, _)| index < first) {
             let why = format!("key `{}` is held by message {holder} with another body", dedup.key);
             let refused = Error::new(Code::DedupConflict, "send a message with a dedup key");
             conflict = Some((*index, refused.because(why).at(*index)));

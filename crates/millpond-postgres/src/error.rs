@@ -14,6 +14,9 @@ pub(crate) enum Fault {
     Core(#[from] Error),
 }
 
+/// The way out of a statement for which there are no rights.
+const RIGHTS: &str = "an owner grants what `millpond store grants` lists";
+
 /// A result inside the store.
 pub(crate) type Tried<T> = Result<T, Fault>;
 
@@ -59,7 +62,13 @@ impl Fault {
         }
         match self {
             Fault::Core(error) => error,
-            Fault::Postgres(error) => Error::new(code_of(&error), doing).because(plain(&error)),
+            Fault::Postgres(error) => match code_of(&error) {
+                Code::StoreUnreachable => {
+                    let why = format!("{}: {}", plain(&error), RIGHTS);
+                    Error::new(Code::StoreUnreachable, doing).because(why)
+                }
+                code => Error::new(code, doing).because(plain(&error)),
+            },
             Fault::Silence(_) => Error::new(Code::StoreUnavailable, doing).because(self),
         }
     }
