@@ -19,6 +19,9 @@ pub(crate) enum Fault {
     Core(#[from] Error),
 }
 
+/// The way out of a statement for which there are no rights.
+const RIGHTS: &str = "an owner grants what `millpond store grants` lists";
+
 /// A result inside the store.
 pub(crate) type Tried<T> = Result<T, Fault>;
 
@@ -61,7 +64,13 @@ impl Fault {
         }
         match self {
             Fault::Core(error) => error,
-            Fault::Mysql(error) => Error::new(code_of(&error), doing).because(plain(&error)),
+            Fault::Mysql(error) => match code_of(&error) {
+                Code::StoreUnreachable => {
+                    let why = format!("{}: {}", plain(&error), RIGHTS);
+                    Error::new(Code::StoreUnreachable, doing).because(why)
+                }
+                code => Error::new(code, doing).because(plain(&error)),
+            },
             Fault::Silence(_) => Error::new(Code::StoreUnavailable, doing).because(self),
             Fault::Column(_) => Error::new(Code::Internal, doing).because(self),
         }

@@ -116,6 +116,21 @@ async fn what_keeps_a_store_from_opening_is_named() {
     refused(&with_prefix(url, "ours_"), Code::UnsupportedStore, &["ours_dedup.dedup_key", "varbinary"]).await;
     run(&mut admin, &["alter table ours_dedup modify dedup_key varbinary(250) not null"]).await;
     open(&with_prefix(url, "ours_")).await.close().await;
+    run(
+        &mut admin,
+        &[
+            "create user part@'%' identified by ''",
+            "grant select on test.ours_migration to part@'%'",
+            "grant select on test.ours_queue to part@'%'",
+        ],
+    )
+    .await;
+    let part = open(&with_prefix(&at("part@HOST/test"), "ours_")).await;
+    let error = part.queues().await.unwrap_err();
+    assert_eq!(error.code(), Code::StoreUnreachable, "{error:?}");
+    assert!(error.causes().contains("`part`") || error.causes().contains("'part'"), "{}", error.causes());
+    assert!(error.causes().contains("store grants"), "{}", error.causes());
+    part.close().await;
     run(&mut admin, &["insert into ours_migration values (99, '0099_later', 1, 1, 1)"]).await;
     refused(&with_prefix(url, "ours_"), Code::SchemaNewer, &["0099_later"]).await;
 
