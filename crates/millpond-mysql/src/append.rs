@@ -212,20 +212,23 @@ async fn hold(connection: &Connection, queue: QueueId, messages: &[NewMessage]) 
             micros(dedup.window).min(i64::MAX / 2).into(),
         ]
     });
+    script.add("dedup_hold_begin", &[])?;
     script.add_rows::<5>("dedup_hold", &[], rows)?;
     let keys = List(keyed.iter().map(|(_, _, dedup)| dedup.key.as_str()).collect());
     let place = script.add("dedup_holders", &[&number(queue), &keys])?;
     let answers = connection.script(script).await?;
-    let holders: HashMap<&str, (Uuid, i32)> =
-        answers[place].rows.iter().map(|row| (row.get(0), (row.get(1), row.get(2)))).collect();
+    let holders: HashMap<&str, (Uuid, i32, bool)> =
+        answers[place].rows.iter().map(|row| (row.get(0), (row.get(1), row.get(2), row.get(3)))).collect();
     let mut conflict: Option<(usize, Error)> = None;
     for (index, message, dedup) in &keyed {
-        let Some((holder, held)) = holders.get(dedup.key.as_str()).copied() else { continue };
-        if holder == message.id.0 {
+        let Some((holder, held, before)) = holders.get(dedup.key.as_str()).copied() else { continue };
+        // A call that is repeated under the same ids, because its answer was lost, finds itself.
+        if holder == message.id.0 && !before {
             continue;
         }
         stored[*index] = Stored::Duplicate { of: MessageId(holder) };
-        if held != checksum(&message.body) && conflict.as_ref().is_none_or(|(first, _)| index < first) {
+        let is_other = holder != message.id.0 && held != checksum(&message.body);
+        if is_other && conflict.as_ref().is_none_or(|(first, _)| index < first) {
             let why = format!("key `{}` is held by message {holder} with another body", dedup.key);
             let refused = Error::new(Code::DedupConflict, "send a message with a dedup key");
             conflict = Some((*index, refused.because(why).at(*index)));

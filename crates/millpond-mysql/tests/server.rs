@@ -242,6 +242,24 @@ async fn a_send_larger_than_a_packet_goes_in_several_and_one_body_that_is_larger
     store.close().await;
 }
 
+/// Its answer was lost, and it was stored all the same: the caller repeats it as it was.
+#[tokio::test]
+async fn a_send_with_keys_that_is_repeated_under_its_ids_is_there_once() {
+    let store = open(&with_prefix(Mariadb::shared().url(), &fresh_prefix())).await;
+    let queue = declared(&store).await;
+    let dedup = |key: &str| Some(Dedup { key: key.to_owned(), window: Duration::from_secs(60) });
+    let batch = || ["b", "a", "c"].map(|key| NewMessage { dedup: dedup(key), ..message() }).to_vec();
+    let first = batch();
+    assert_eq!(store.append(queue.id, first.clone()).await.unwrap(), [Stored::New; 3]);
+    let known: Vec<_> = first.iter().map(|message| Stored::Duplicate { of: message.id }).collect();
+    assert_eq!(store.append(queue.id, first.clone()).await.unwrap(), known);
+    let mut longer = first;
+    longer.push(NewMessage { dedup: dedup("d"), ..message() });
+    assert_eq!(store.append(queue.id, longer).await.unwrap(), [known.as_slice(), &[Stored::New]].concat());
+    assert_eq!(store.queues().await.unwrap()[0].ready, 4);
+    store.close().await;
+}
+
 /// Sends one after the other until told to stop; answers what was acknowledged and what nobody knows.
 async fn keep_sending(
     store: Arc<MysqlStore>,
