@@ -219,7 +219,7 @@ impl port::Log for FakeStore {
         self.refuse()
     }
 
-    fn changed(&self) -> BoxFuture<'_, ()> {
+    fn changed(&self) -> BoxFuture<'_, Vec<QueueId>> {
         Box::pin(std::future::pending())
     }
 }

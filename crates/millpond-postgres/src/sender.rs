@@ -125,7 +125,7 @@ impl Work {
             next = gather(&mut calls, &mut waiting);
             let outcome = self.store(&calls).await;
             if outcome.is_ok() {
-                self.wake.tell();
+                self.wake.tell(calls.iter().map(|call| call.queue));
             }
             answer(calls, outcome);
             if next.is_none() {
