@@ -5,8 +5,6 @@ use std::time::{Duration, Instant};
 use millpond_core::error::{Code, Error};
 use millpond_core::view::{Count, Find, Found};
 
-use crate::error::Tried;
-
 /// Rows that one search looks at.
 pub(crate) const ROWS_MAX: u64 = 100_000;
 
@@ -45,7 +43,7 @@ impl Mark {
     }
 
     /// What a caller gave back.
-    pub(crate) fn parse(text: &str) -> Tried<Self> {
+    pub(crate) fn parse(text: &str) -> Result<Self, Error> {
         let read = || {
             let mut parts = text.splitn(3, '.');
             let (at, step, id) = (parts.next()?, parts.next()?, parts.next()?);
@@ -53,7 +51,7 @@ impl Mark {
             Some(Self { at: at.parse().ok()?, step: step.parse().ok()?, id })
         };
         let refused = || Error::new(Code::InvalidOption, "go on with a list");
-        Ok(read().ok_or_else(|| refused().because("the cursor is none that a list has answered"))?)
+        read().ok_or_else(|| refused().because("the cursor is none that a list has answered"))
     }
 }
 
@@ -160,7 +158,7 @@ impl<T> Gather<T> {
 }
 
 /// The parsed cursor of a list.
-pub(crate) fn after(find: &Find) -> Tried<Option<Mark>> {
+pub(crate) fn after(find: &Find) -> Result<Option<Mark>, Error> {
     find.after.as_deref().map(Mark::parse).transpose()
 }
 

@@ -10,10 +10,8 @@ use millpond_core::time::{Timestamp, micros};
 use serde_json::Value as Json;
 use serde_json::value::RawValue;
 
-use crate::append::number;
-use crate::connection::Connection;
-use crate::error::Tried;
-use crate::queues::stored_queues;
+use crate::queues::number;
+use crate::reader::{Reader, Tried};
 
 /// What a list must know of a queue.
 #[derive(Debug, Clone)]
@@ -27,11 +25,11 @@ pub(crate) struct QueueFacts {
 pub(crate) struct Queues(HashMap<i32, QueueFacts>);
 
 impl Queues {
-    pub(crate) async fn read(connection: &Connection) -> Tried<Self> {
+    pub(crate) async fn read<R: Reader>(connection: &R) -> Tried<R, Self> {
         let facts = |queue: millpond_core::store::Queue| {
             (number(queue.id), QueueFacts { name: queue.name, attempts_max: queue.settings.attempts_max })
         };
-        Ok(Self(stored_queues(connection).await?.into_iter().map(facts).collect()))
+        Ok(Self(connection.queues().await?.into_iter().map(facts).collect()))
     }
 
     /// Its name; empty if it is none of ours.
