@@ -1,6 +1,5 @@
 //! Declarations: queues with their settings.
 
-use crate::row::Row;
 use millpond_core::error::{Code, Error};
 use millpond_core::queue::QueueSettings;
 use millpond_core::store::{Queue, QueueId};
@@ -9,6 +8,7 @@ use millpond_sql::queues::{Stored, check_delivery, delivery_text, has_history, o
 use crate::append::number;
 use crate::connection::{Connection, Param};
 use crate::error::Tried;
+use crate::row::Row;
 
 /// Stores a declaration, or gives the stored one its settings. What an operator changed at run time stays.
 pub(crate) async fn declare(connection: &Connection, name: &str, settings: &QueueSettings) -> Tried<Queue> {

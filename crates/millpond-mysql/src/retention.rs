@@ -6,6 +6,7 @@ use std::time::Duration;
 use millpond_core::store::QueueId;
 use millpond_core::time::{Timestamp, micros};
 use millpond_sql::Reader;
+use uuid::Uuid;
 
 use crate::admin::now;
 use crate::append::number;
@@ -14,7 +15,6 @@ use crate::connection::{Connection, Param};
 use crate::error::Tried;
 use crate::literal::List;
 use crate::queues::stored_queues;
-use uuid::Uuid;
 
 /// How long a node has the duty.
 const DUTY_LEASE: Duration = Duration::from_secs(60);
