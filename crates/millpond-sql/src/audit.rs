@@ -8,14 +8,15 @@ use crate::reader::{Reader, Tried};
 use crate::row::Row;
 
 /// A line with what proves it.
-struct Stored {
-    line: AuditLine,
-    hash: Vec<u8>,
+#[derive(Debug)]
+pub struct Stored {
+    /// The line, not looked at yet.
+    pub line: AuditLine,
+    /// Made of it and of the hash before.
+    pub hash: Vec<u8>,
 }
 
-/// Lines with a number below `before`, newest first. What proves them is followed from the oldest of them to the
-/// newest, so one that was changed or taken out breaks all that come after it. Behind retention the chain begins with
-/// the first line that is kept, which nothing proves then.
+/// Lines with a number below `before`, newest first.
 pub async fn audit_page<R: Reader>(
     connection: &R,
     before: Option<u64>,
@@ -24,7 +25,13 @@ pub async fn audit_page<R: Reader>(
     let before = before.map_or(i64::MAX, |before| i64::try_from(before).unwrap_or(i64::MAX));
     let most = i64::try_from(rows_max.saturating_add(1)).unwrap_or(i64::MAX);
     let rows = connection.rows("audit_page", &[before.into(), most.into()]).await?;
-    let mut rows: Vec<Stored> = rows.iter().map(stored).collect();
+    Ok(followed(rows.iter().map(stored).collect(), rows_max))
+}
+
+/// Lines, newest first, of which the last, beyond `rows_max`, is only there to prove. What proves them is followed from
+/// the oldest of them to the newest, so one that was changed or taken out breaks all that come after it. Behind
+/// retention the chain begins with the first line that is kept, which nothing proves then.
+pub fn followed(mut rows: Vec<Stored>, rows_max: usize) -> Vec<AuditLine> {
     let mut known = if rows_max < rows.len() { rows.pop() } else { None };
     let mut intact = true;
     for row in rows.iter_mut().rev() {
@@ -32,7 +39,7 @@ pub async fn audit_page<R: Reader>(
         row.line.intact = intact;
         known = Some(Stored { line: row.line.clone(), hash: row.hash.clone() });
     }
-    Ok(rows.into_iter().map(|row| row.line).collect())
+    rows.into_iter().map(|row| row.line).collect()
 }
 
 /// Whether a line is as it was written, right behind the one before.

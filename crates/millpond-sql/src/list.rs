@@ -6,7 +6,7 @@ use millpond_core::error::{Code, Error};
 use millpond_core::view::{Count, Find, Found};
 
 /// Rows that one search looks at.
-pub(crate) const ROWS_MAX: u64 = 100_000;
+const ROWS_MAX: u64 = 100_000;
 
 /// How long one search takes.
 const TIME_MAX: Duration = Duration::from_secs(2);
@@ -19,31 +19,36 @@ const LOOKS: u64 = 256;
 
 /// Where an entry stands in its list, the largest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Mark {
+pub struct Mark {
     /// Microseconds.
-    pub(crate) at: i64,
+    pub at: i64,
     /// Orders what one message did in one instant.
-    pub(crate) step: u64,
+    pub step: u64,
     /// Orders the rest.
-    pub(crate) id: u128,
+    pub id: u128,
 }
 
 impl Mark {
     /// Larger than any.
-    pub(crate) const TOP: Self = Self { at: i64::MAX, step: u64::MAX, id: u128::MAX };
+    pub const TOP: Self = Self { at: i64::MAX, step: u64::MAX, id: u128::MAX };
 
-    pub(crate) const fn new(at: i64, id: u128) -> Self {
+    /// That of an entry alone in its instant.
+    pub const fn new(at: i64, id: u128) -> Self {
         Self { at, step: 0, id }
     }
 
     /// The text of [`Find::after`] and [`Found::next`].
-    pub(crate) fn text(self) -> String {
+    pub fn text(self) -> String {
         let Self { at, step, id } = self;
         format!("{at}.{step}.{id:x}")
     }
 
     /// What a caller gave back.
-    pub(crate) fn parse(text: &str) -> Result<Self, Error> {
+    ///
+    /// # Errors
+    ///
+    /// `invalid-option` when it is no such text.
+    pub fn parse(text: &str) -> Result<Self, Error> {
         let read = || {
             let mut parts = text.splitn(3, '.');
             let (at, step, id) = (parts.next()?, parts.next()?, parts.next()?);
@@ -56,7 +61,7 @@ impl Mark {
 }
 
 /// Collects the page of a list from what a search finds, largest mark first.
-pub(crate) struct Gather<T> {
+pub struct Gather<T> {
     rows_max: usize,
     count: Count,
     after: Option<Mark>,
@@ -71,7 +76,7 @@ pub(crate) struct Gather<T> {
 
 impl<T> Gather<T> {
     /// `after`: the parsed cursor of `find`.
-    pub(crate) fn new(find: &Find, after: Option<Mark>) -> Self {
+    pub fn new(find: &Find, after: Option<Mark>) -> Self {
         Self {
             rows_max: find.rows_max,
             count: find.count,
@@ -87,7 +92,7 @@ impl<T> Gather<T> {
     }
 
     /// Everything below this is looked at: all, if matches are counted, else what follows the cursor.
-    pub(crate) fn from(&self) -> Mark {
+    pub fn from(&self) -> Mark {
         match (self.count, self.after) {
             (Count::No, Some(after)) => after,
             _ => Mark::TOP,
@@ -95,12 +100,12 @@ impl<T> Gather<T> {
     }
 
     /// Whether the page has all its rows; what follows is only counted.
-    pub(crate) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.items.len() == self.rows_max
     }
 
     /// Counts a row that is looked at; false: the search is over its limit and ends before this row.
-    pub(crate) fn look(&mut self) -> bool {
+    pub fn look(&mut self) -> bool {
         self.looked += 1;
         let all = self.count == Count::All;
         let time_max = if all { COUNT_TIME_MAX } else { TIME_MAX };
@@ -110,17 +115,17 @@ impl<T> Gather<T> {
     }
 
     /// The row that was looked at does not match: the next page need not look at it again.
-    pub(crate) fn pass(&mut self, mark: Mark) {
+    pub fn pass(&mut self, mark: Mark) {
         self.reached = Some(mark);
     }
 
     /// Whether an entry that matches belongs to the page: only then its item is made.
-    pub(crate) fn wants(&self, mark: Mark) -> bool {
+    pub fn wants(&self, mark: Mark) -> bool {
         self.follows(mark) && self.items.len() < self.rows_max
     }
 
     /// An entry that matches, with its item if that is wanted; false: the search has what it was asked for.
-    pub(crate) fn take(&mut self, mark: Mark, item: Option<T>) -> bool {
+    pub fn take(&mut self, mark: Mark, item: Option<T>) -> bool {
         self.matched += 1;
         self.reached = Some(mark);
         match item {
@@ -139,7 +144,7 @@ impl<T> Gather<T> {
     }
 
     /// The page, with the cursor of the next one.
-    pub(crate) fn found(self) -> Found<T> {
+    pub fn found(self) -> Found<T> {
         let last = self.items.last().map(|(mark, _)| *mark);
         let next = if self.more { last } else { self.reached.filter(|_| self.cut_short) };
         let (matched, counted_all) = match self.count {
@@ -158,7 +163,11 @@ impl<T> Gather<T> {
 }
 
 /// The parsed cursor of a list.
-pub(crate) fn after(find: &Find) -> Result<Option<Mark>, Error> {
+///
+/// # Errors
+///
+/// `invalid-option` when it is none.
+pub fn after(find: &Find) -> Result<Option<Mark>, Error> {
     find.after.as_deref().map(Mark::parse).transpose()
 }
 

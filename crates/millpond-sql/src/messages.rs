@@ -1,5 +1,6 @@
 //! The list of messages, wherever they are: each once, by the row that stands for it.
 
+use millpond_core::error::Error;
 use millpond_core::message::{JSON, MessageId};
 use millpond_core::query::{Field, Query, Record, Value};
 use millpond_core::reason::{DropReason, EventKind, OutboxReason};
@@ -13,7 +14,6 @@ use crate::reader::{Reader, Tried};
 use crate::record::{Content, Queues, asks_bodies, asks_headers, instant_value, owned, span_value};
 use crate::row::Row;
 use crate::spots::{At, Fate, Parts, Places, Run, Spot, Walk};
-use millpond_core::error::Error;
 
 /// A message beside what it carries.
 struct Listed {

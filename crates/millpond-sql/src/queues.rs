@@ -52,12 +52,27 @@ impl Stored {
         delivery: String,
         changes: impl Iterator<Item = (String, String)>,
     ) -> Result<Self, Error> {
-        let broken = |error| internal(&format!("read the settings of queue `{name}`"), error);
-        let declared = declared_settings(declared).map_err(broken)?;
         // What cannot be read counts as not changed.
         let changes =
             changes.filter_map(|(setting, value)| Some((setting, serde_json::from_str(&value).ok()?)));
-        let changes = known(changes.collect());
+        Self::with(id, name, declared, delivery, changes.collect())
+    }
+
+    /// The same with changes that are read already.
+    ///
+    /// # Errors
+    ///
+    /// `internal` when this release cannot read it.
+    pub fn with(
+        id: QueueId,
+        name: String,
+        declared: &str,
+        delivery: String,
+        changes: Map<String, Value>,
+    ) -> Result<Self, Error> {
+        let broken = |error| internal(&format!("read the settings of queue `{name}`"), error);
+        let declared = declared_settings(declared).map_err(broken)?;
+        let changes = known(changes);
         let settings = overlaid(&name, &declared, &changes)?;
         Ok(Self { queue: Queue { id, name, settings }, declared, delivery, changes })
     }

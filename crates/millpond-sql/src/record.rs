@@ -65,25 +65,29 @@ impl Queues {
 
 /// What a message carries.
 #[derive(Debug, Default)]
-pub(crate) struct Content {
-    pub(crate) content_type: Option<String>,
-    pub(crate) headers: Option<String>,
-    pub(crate) body: Vec<u8>,
+pub struct Content {
+    /// How its body is written.
+    pub content_type: Option<String>,
+    /// Their JSON.
+    pub headers: Option<String>,
+    /// As it was sent.
+    pub body: Vec<u8>,
     names: OnceCell<Option<Json>>,
 }
 
 impl Content {
-    pub(crate) fn new(content_type: Option<String>, headers: Option<String>, body: Vec<u8>) -> Self {
+    /// Of what was stored, as far as it was read.
+    pub fn new(content_type: Option<String>, headers: Option<String>, body: Vec<u8>) -> Self {
         Self { content_type, headers, body, names: OnceCell::new() }
     }
 
     /// Headers as they are shown.
-    pub(crate) fn headers(&self) -> Json {
+    pub fn headers(&self) -> Json {
         self.names().cloned().unwrap_or_else(|| Json::Object(serde_json::Map::new()))
     }
 
     /// The value of a field of headers or body; of others there is none.
-    pub(crate) fn value(&self, field: &Field) -> Value<'_> {
+    pub fn value(&self, field: &Field) -> Value<'_> {
         match field {
             Field::Header(name) => {
                 self.names().and_then(|names| names.get(name)).map_or(Value::Nothing, scalar)
@@ -143,27 +147,27 @@ fn written(json: &str) -> Value<'_> {
 }
 
 /// Whether a query looks into bodies.
-pub(crate) fn asks_bodies(query: &Query) -> bool {
+pub fn asks_bodies(query: &Query) -> bool {
     query.asks(|field| matches!(field, Field::Body(_)))
 }
 
 /// Whether a query looks into headers.
-pub(crate) fn asks_headers(query: &Query) -> bool {
+pub fn asks_headers(query: &Query) -> bool {
     query.asks(|field| matches!(field, Field::Header(_) | Field::Trace))
 }
 
 /// An instant, if there is one.
-pub(crate) fn instant_value(at: Option<Timestamp>) -> Value<'static> {
+pub fn instant_value(at: Option<Timestamp>) -> Value<'static> {
     at.map_or(Value::Nothing, |at| Value::Number(at.as_micros()))
 }
 
 /// A duration, if there is one.
-pub(crate) fn span_value(span: Option<Duration>) -> Value<'static> {
+pub fn span_value(span: Option<Duration>) -> Value<'static> {
     span.map_or(Value::Nothing, |span| Value::Number(micros(span)))
 }
 
 /// A text that is made for the question.
-pub(crate) fn owned(text: String) -> Value<'static> {
+pub fn owned(text: String) -> Value<'static> {
     Value::Text(Cow::Owned(text))
 }
 

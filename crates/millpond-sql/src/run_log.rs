@@ -11,6 +11,7 @@
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
 
+use millpond_core::error::Error;
 use millpond_core::message::MessageId;
 use millpond_core::pick::Lane;
 use millpond_core::query::{Field, Query, Record, Value};
@@ -28,7 +29,6 @@ use crate::record::{Content, Queues, instant_value, owned, span_value};
 use crate::row::Row;
 use crate::runs::{acknowledged, is_cancelled, is_purged};
 use crate::spots::{At, Fate, Part, Parts, Places, Spot, Walk};
-use millpond_core::error::Error;
 
 /// Rows of one chunk of a source.
 const CHUNK: i64 = 256;

@@ -11,6 +11,7 @@ use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use millpond_core::error::Error;
 use millpond_core::message::MessageId;
 use millpond_core::pick::Lane;
 use millpond_core::reason::DropReason;
@@ -24,7 +25,6 @@ use crate::reader::{Reader, Tried};
 use crate::record::Content;
 use crate::row::Row;
 use crate::runs::acknowledged;
-use millpond_core::error::Error;
 
 /// Rows of the first chunk of a source; each further one has twice as many, up to [`CHUNK_MAX`].
 const CHUNK_MIN: i64 = 32;
