@@ -9,6 +9,7 @@ use millpond_core::pick::Lane;
 use millpond_core::reason::OutboxReason;
 use millpond_core::store::{QueueId, Stored};
 use millpond_core::time::micros;
+pub(crate) use millpond_sql::queues::number;
 use uuid::Uuid;
 
 use crate::connection::Connection;
@@ -56,11 +57,6 @@ pub(crate) async fn partition_of(connection: &Connection, queue: i32, class: u8,
     script.add("partition_add_lock", &[&queue, &class, &lane])?;
     connection.script(script).await?;
     Ok(connection.row("partition_find", &[&queue, &class, &lane]).await?.get(0))
-}
-
-/// The number of a queue, as the database holds it.
-pub(crate) fn number(queue: QueueId) -> i32 {
-    i32::try_from(queue.0).expect("the database gave it out as a 32-bit number")
 }
 
 /// Adds what appends messages to one partition, in the order given; answers the place of the answer that has the offset

@@ -142,6 +142,19 @@ impl<T: Literal> Literal for Option<T> {
     }
 }
 
+impl Literal for millpond_sql::Param<'_> {
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Number(number) => number.write(out),
+            Self::Int(number) => number.write(out),
+            Self::Flag(flag) => flag.write(out),
+            Self::Text(text) => text.write(out),
+            Self::Id(id) => id.write(out),
+            Self::Numbers(numbers) => List(numbers.to_vec()).write(out),
+        }
+    }
+}
+
 /// The values of `in (…)`.
 #[derive(Debug)]
 pub(crate) struct List<T>(pub(crate) Vec<T>);

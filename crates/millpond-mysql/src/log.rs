@@ -15,7 +15,6 @@ use millpond_core::view::Wish;
 use uuid::Uuid;
 
 use crate::append::{Path, append_within, classes_at_once, number};
-use crate::cell::{count, instant, instant_if_any};
 use crate::connect::MysqlStore;
 use crate::connection::Connection;
 use crate::error::{Lost, Tried};
@@ -129,7 +128,7 @@ async fn renew(connection: &Connection, renewal: &Renewal) -> Tried<Renewed> {
     claims.dedup();
     let cancel = |row: &Row| Some((held(row)?.token, Offset(row.get::<_, Option<u64>>(6)?)));
     Ok(Renewed {
-        now: rows.first().map(|row| instant(row, 0)).unwrap_or_default(),
+        now: rows.first().map(|row| row.get(0)).unwrap_or_default(),
         wish: rows.first().and_then(|row| row.get::<_, Option<&str>>(1)).and_then(Wish::parse),
         claims,
         cancels: rows.iter().filter_map(cancel).collect(),
@@ -152,9 +151,9 @@ async fn pulse(connection: &Connection, queues: &[QueueId]) -> Tried<Pulse> {
     let rows = connection.rows("pulse", &[&queues]).await?;
     let Some(first) = rows.first() else { return Ok(Pulse::default()) };
     Ok(Pulse {
-        now: instant(first, 0),
-        next_due: instant_if_any(first, 1),
-        declarations: count(first, 2),
+        now: first.get(0),
+        next_due: first.get(1),
+        declarations: first.get(2),
         heads: rows.iter().filter_map(head).collect(),
     })
 }
@@ -165,7 +164,7 @@ fn head(row: &Row) -> Option<Head> {
         queue: QueueId(row.get::<_, Option<i64>>(3)?),
         class: row.get(4),
         lane: Lane::from_number(row.get(5)).unwrap_or(Lane::Main),
-        ready: count(row, 6),
-        oldest: instant_if_any(row, 7),
+        ready: row.get(6),
+        oldest: row.get(7),
     })
 }

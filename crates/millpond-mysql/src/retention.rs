@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use millpond_core::store::QueueId;
 use millpond_core::time::{Timestamp, micros};
+use millpond_sql::Reader;
+use uuid::Uuid;
 
 use crate::admin::now;
 use crate::append::number;
 use crate::bits::Bits;
 use crate::connection::{Connection, Param};
 use crate::error::Tried;
-use crate::find::published_after;
 use crate::literal::List;
 use crate::queues::stored_queues;
-use uuid::Uuid;
 
 /// How long a node has the duty.
 const DUTY_LEASE: Duration = Duration::from_secs(60);
@@ -183,7 +183,7 @@ async fn retain_partition(
     if most <= first_offset {
         return Ok(0);
     }
-    let end = published_after(connection, id, first_offset..most, before).await?;
+    let end = connection.published_after(id, first_offset..most, before).await?;
     if end <= first_offset {
         return Ok(0);
     }

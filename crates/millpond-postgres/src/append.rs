@@ -9,6 +9,7 @@ use millpond_core::pick::Lane;
 use millpond_core::reason::OutboxReason;
 use millpond_core::store::{QueueId, Stored};
 use millpond_core::time::micros;
+pub(crate) use millpond_sql::queues::number;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
@@ -45,11 +46,6 @@ impl Partitions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert((queue, class), partition);
         Ok(partition)
     }
-}
-
-/// The number of a queue, as the database holds it.
-pub(crate) fn number(queue: QueueId) -> i32 {
-    i32::try_from(queue.0).expect("the database gave it out as a 32-bit number")
 }
 
 /// Appends messages to one partition, in the order given; answers the offset of the first.

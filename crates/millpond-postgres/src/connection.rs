@@ -1,6 +1,7 @@
 //! One connection to the server.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use millpond_core::error::{Code, Error};
@@ -46,6 +47,9 @@ pub(crate) struct Target {
     tls: tokio_postgres_rustls::MakeRustlsConnect,
     /// `None`: the server's.
     pub(crate) clock: Option<Arc<dyn Clock>>,
+    /// A proxy between gives each transaction another connection, so nothing is set that lasts longer. It counts as so
+    /// until it is known better.
+    shared: AtomicBool,
 }
 
 impl Target {
@@ -55,7 +59,17 @@ impl Target {
         clock: Option<Arc<dyn Clock>>,
     ) -> millpond_core::error::Result<Self> {
         let (statements, tls) = (Statements::of(&location.schema), tls::connector(&location)?);
-        Ok(Self { location, statements, tls, clock })
+        Ok(Self { location, statements, tls, clock, shared: AtomicBool::new(true) })
+    }
+
+    /// Whether a proxy between gives each transaction another connection.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether one does.
+    pub(crate) fn note_shared(&self, shared: bool) {
+        self.shared.store(shared, Ordering::Relaxed);
     }
 
     /// What makes connections secure.

@@ -209,7 +209,7 @@ impl Work {
 
     async fn resolve_once(&mut self, batch: &Batch<'_>, lost: Backend) -> Tried<Vec<MessageId>> {
         let mut lent = self.pool.lend().await?;
-        while !self.pool.is_shared() && !lent.peek().end(lost).await? {
+        while !lent.peek().target.is_shared() && !lent.peek().end(lost).await? {
             tokio::time::sleep(END_WAIT).await;
         }
         let ends = &self.ends;

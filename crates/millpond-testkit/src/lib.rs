@@ -7,6 +7,7 @@ pub mod contract;
 pub mod gate;
 pub mod holder;
 pub mod judge;
+pub mod operate;
 pub mod proxy;
 pub mod recorder;
 pub mod servers;

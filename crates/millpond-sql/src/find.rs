@@ -15,17 +15,13 @@ use millpond_core::store::Queue;
 use millpond_core::time::Timestamp;
 use millpond_core::view::{EventView, MessageView};
 use serde_json::Value;
-use tokio_postgres::Row;
-use tokio_postgres::types::Type;
 
-use crate::admin::now;
 use crate::bits::Bits;
-use crate::cell::{attempts_max, id_if_any, instant, instant_if_any, number, small};
-use crate::connection::{Connection, Param};
-use crate::error::Tried;
 use crate::list::Mark;
-use crate::queues::stored_queues;
+use crate::param::Param;
+use crate::reader::{Reader, Tried};
 use crate::record::Queues;
+use crate::row::Row;
 use crate::run_log::{enqueue_reason, entry, event_row};
 use crate::runs::{acknowledged, is_cancelled, is_purged, place};
 
@@ -109,9 +105,9 @@ struct Run {
 }
 
 /// Where a message is and how it fared; `None` if nothing is kept of it.
-pub(crate) async fn message_view(connection: &Connection, id: MessageId) -> Tried<Option<MessageView>> {
-    let now = now(connection).await?;
-    let by_id: [Param<'_>; 1] = [(&id.0, Type::UUID)];
+pub async fn message_view<R: Reader>(connection: &R, id: MessageId) -> Tried<R, Option<MessageView>> {
+    let now = connection.time().await?;
+    let by_id: [Param<'_>; 1] = [id.into()];
     let outbox = connection.row_if_any("message_in_outbox", &by_id).await?.map(|row| waiting(&row));
     let dead = connection.row_if_any("message_in_dead_letters", &by_id).await?.map(|row| dead_letter(&row));
     let deliveries = deliveries(connection, now, id, outbox.as_ref(), dead.as_ref()).await?;
@@ -133,7 +129,7 @@ pub(crate) async fn message_view(connection: &Connection, id: MessageId) -> Trie
     view.events = events(connection, &view, first.as_deref(), &deliveries).await?;
     died_all_the_same(&mut view);
     dropped_while_it_waited(&mut view);
-    let old = connection.row_if_any("dead_letter_before", &by_id).await?.map(|row| MessageId(row.get(0)));
+    let old = connection.row_if_any("dead_letter_before", &by_id).await?.map(|row| row.get(0));
     view.retry_of = old.or_else(|| view.events.iter().find_map(|event| event.retry_of));
     if let Some(error) = view.events.iter().rev().find_map(|event| event.error.clone()) {
         view.error = Some(error);
@@ -172,16 +168,20 @@ fn dropped_while_it_waited(view: &mut MessageView) {
 }
 
 /// A row of the log, and what became of it.
-pub(crate) struct LogPlace {
-    pub(crate) subscription: i32,
-    pub(crate) partition: i32,
-    pub(crate) offset: i64,
-    pub(crate) place: Place,
+pub struct LogPlace {
+    /// Who is to work on it.
+    pub subscription: i32,
+    /// The part of the log.
+    pub partition: i32,
+    /// Its place there.
+    pub offset: i64,
+    /// What became of it.
+    pub place: Place,
 }
 
 /// The latest row of the log that a message has which neither waits in the outbox nor is a dead letter.
-pub(crate) async fn in_log(connection: &Connection, id: MessageId) -> Tried<Option<LogPlace>> {
-    let now = now(connection).await?;
+pub async fn in_log<R: Reader>(connection: &R, id: MessageId) -> Tried<R, Option<LogPlace>> {
+    let now = connection.time().await?;
     let latest = deliveries(connection, now, id, None, None).await?.into_iter().max_by_key(Delivery::order);
     Ok(latest.map(|Delivery { row, place, .. }| {
         let LogRow { subscription, partition, offset, .. } = row;
@@ -189,32 +189,15 @@ pub(crate) async fn in_log(connection: &Connection, id: MessageId) -> Tried<Opti
     }))
 }
 
-/// The first offset of `range` that was published after `instant`; its end if none was.
-pub(crate) async fn published_after(
-    connection: &Connection,
-    partition: i32,
-    range: Range<i64>,
-    instant: Timestamp,
-) -> Tried<i64> {
-    let instant = instant.as_micros();
-    let params: [Param<'_>; 4] = [
-        (&partition, Type::INT4),
-        (&range.start, Type::INT8),
-        (&range.end, Type::INT8),
-        (&instant, Type::INT8),
-    ];
-    Ok(connection.row("log_published_after", &params).await?.get(0))
-}
-
 /// Every row of the log that the message has, with what became of it.
-async fn deliveries(
-    connection: &Connection,
+async fn deliveries<R: Reader>(
+    connection: &R,
     now: Timestamp,
     id: MessageId,
     waiting: Option<&Waiting>,
     dead: Option<&Dead>,
-) -> Tried<Vec<Delivery>> {
-    let returns = connection.rows("message_returns", &[(&id.0, Type::UUID)]).await?;
+) -> Tried<R, Vec<Delivery>> {
+    let returns = connection.rows("message_returns", &[id.into()]).await?;
     let mut rows: Vec<LogRow> = returns.iter().map(log_row).collect();
     let never_logged =
         waiting.is_some_and(|waiting| matches!(waiting.reason, OutboxReason::Tx | OutboxReason::Delay));
@@ -231,16 +214,20 @@ async fn deliveries(
 }
 
 /// The row of a direct send, looked for around the time in its id.
-async fn direct_row(connection: &Connection, id: MessageId, queue: Option<i32>) -> Tried<Option<LogRow>> {
+async fn direct_row<R: Reader>(
+    connection: &R,
+    id: MessageId,
+    queue: Option<i32>,
+) -> Tried<R, Option<LogRow>> {
     let Some(made_at) = id.made_at() else { return Ok(None) };
-    for row in connection.rows("main_partitions", &[(&queue, Type::INT4)]).await? {
+    for row in connection.rows("main_partitions", &[queue.into()]).await? {
         let (partition, first_offset): (i32, i64) = (row.get(0), row.get(1));
-        let end: i64 = connection.row("log_end", &[(&partition, Type::INT4)]).await?.get(0);
+        let end: i64 = connection.row("log_end", &[partition.into()]).await?.get(0);
         let from =
-            published_after(connection, partition, first_offset..end, made_at - CLOCK_AHEAD_MAX).await?;
-        let to = published_after(connection, partition, from..end, made_at + STORED_AFTER_MAX).await?;
+            connection.published_after(partition, first_offset..end, made_at - CLOCK_AHEAD_MAX).await?;
+        let to = connection.published_after(partition, from..end, made_at + STORED_AFTER_MAX).await?;
         // Where clocks agree it was stored after it was made: a burst before that must not use up the rows.
-        let near = published_after(connection, partition, from..to, made_at - ID_PRECISION).await?;
+        let near = connection.published_after(partition, from..to, made_at - ID_PRECISION).await?;
         let after = near..to.min(near.saturating_add(SCAN_ROWS_MAX));
         let before = from.max(near.saturating_sub(SCAN_ROWS_MAX))..near;
         for range in [after, before] {
@@ -253,25 +240,24 @@ async fn direct_row(connection: &Connection, id: MessageId, queue: Option<i32>) 
 }
 
 /// Looks through a short range of one partition.
-async fn scan(
-    connection: &Connection,
+async fn scan<R: Reader>(
+    connection: &R,
     partition: i32,
     range: Range<i64>,
     id: MessageId,
-) -> Tried<Option<LogRow>> {
-    let params: [Param<'_>; 4] =
-        [(&partition, Type::INT4), (&range.start, Type::INT8), (&range.end, Type::INT8), (&id.0, Type::UUID)];
+) -> Tried<R, Option<LogRow>> {
+    let params: [Param<'_>; 4] = [partition.into(), range.start.into(), range.end.into(), id.into()];
     let Some(found) = connection.row_if_any("message_scan", &params).await? else { return Ok(None) };
     let offset: i64 = found.get(0);
-    let row = connection.row("message_at", &[(&partition, Type::INT4), (&offset, Type::INT8)]).await?;
+    let row = connection.row("message_at", &[partition.into(), offset.into()]).await?;
     Ok(Some(log_row(&row)))
 }
 
 /// What became of a row of the log: the claim that holds it tells, or the history of the one that did.
-async fn delivery(connection: &Connection, now: Timestamp, row: LogRow) -> Tried<Delivery> {
-    let key: [Param<'_>; 2] = [(&row.subscription, Type::INT4), (&row.partition, Type::INT4)];
+async fn delivery<R: Reader>(connection: &R, now: Timestamp, row: LogRow) -> Tried<R, Delivery> {
+    let key: [Param<'_>; 2] = [row.subscription.into(), row.partition.into()];
     let top = connection.row_if_any("claim_top", &key).await?;
-    let cursor = top.map_or(-1, |found| found.get::<_, i64>(0));
+    let cursor = top.map_or(-1, |found| found.get::<i64>(0));
     if cursor < row.offset {
         // The lease that reaches the mark passes it by, whatever became of its dead letter.
         let marked = is_marked(connection, &row).await?;
@@ -294,16 +280,14 @@ async fn delivery(connection: &Connection, now: Timestamp, row: LogRow) -> Tried
 }
 
 /// Whether somebody wanted the message of a row stopped.
-async fn is_marked(connection: &Connection, row: &LogRow) -> Tried<bool> {
-    let key: [Param<'_>; 3] =
-        [(&row.subscription, Type::INT4), (&row.partition, Type::INT4), (&row.offset, Type::INT8)];
+async fn is_marked<R: Reader>(connection: &R, row: &LogRow) -> Tried<R, bool> {
+    let key: [Param<'_>; 3] = [row.subscription.into(), row.partition.into(), row.offset.into()];
     Ok(connection.row_if_any("cancel_of_message", &key).await?.is_some())
 }
 
 /// The live claim that holds a row, and whether the message is settled in it.
-async fn live_run(connection: &Connection, now: Timestamp, row: &LogRow) -> Tried<Option<(Run, bool)>> {
-    let key: [Param<'_>; 3] =
-        [(&row.subscription, Type::INT4), (&row.partition, Type::INT4), (&row.offset, Type::INT8)];
+async fn live_run<R: Reader>(connection: &R, now: Timestamp, row: &LogRow) -> Tried<R, Option<(Run, bool)>> {
+    let key: [Param<'_>; 3] = [row.subscription.into(), row.partition.into(), row.offset.into()];
     let Some(found) = connection.row_if_any("message_claim", &key).await? else { return Ok(None) };
     let (from, live): (i64, bool) = (found.get(0), found.get(2));
     if !live || row.offset < from {
@@ -314,9 +298,9 @@ async fn live_run(connection: &Connection, now: Timestamp, row: &LogRow) -> Trie
     if runs.as_ref().is_some_and(|runs| is_cancelled(runs, place)) {
         return Ok(None);
     }
-    let leased_at = instant(&found, 5);
+    let leased_at = found.get(5);
     let done_at = done_at(leased_at, runs.as_ref(), place).map(|at| at.min(now));
-    let run = Run { worker: found.get(3), expires_at: instant_if_any(&found, 4), leased_at, done_at };
+    let run = Run { worker: found.get(3), expires_at: found.get(4), leased_at, done_at };
     Ok(Some((run, done.is_some_and(|done| done.is_set(place)))))
 }
 
@@ -329,15 +313,15 @@ enum Finished {
     Unknown,
 }
 
-async fn finished_run(connection: &Connection, row: &LogRow) -> Tried<Finished> {
-    let key: [Param<'_>; 2] = [(&row.partition, Type::INT4), (&row.offset, Type::INT8)];
+async fn finished_run<R: Reader>(connection: &R, row: &LogRow) -> Tried<R, Finished> {
+    let key: [Param<'_>; 2] = [row.partition.into(), row.offset.into()];
     let Some(found) = connection.row_if_any("message_history", &key).await? else {
         return Ok(Finished::Unknown);
     };
     if row.offset < found.get(0) {
         return Ok(Finished::Unknown);
     }
-    let (leased_at, runs): (Timestamp, Bits) = (instant(&found, 3), found.try_get(4)?);
+    let (leased_at, runs): (Timestamp, Bits) = (found.get(3), found.try_get(4)?);
     let place = place_in(&found, row);
     if is_purged(&runs) {
         return Ok(Finished::Purged);
@@ -350,8 +334,8 @@ async fn finished_run(connection: &Connection, row: &LogRow) -> Tried<Finished> 
 }
 
 /// The place of a row in the claim or history that was found for it; its second column is its highest offset.
-fn place_in(found: &Row, row: &LogRow) -> usize {
-    let to_offset = Offset(found.get::<_, i64>(1).unsigned_abs());
+fn place_in(found: &impl Row, row: &LogRow) -> usize {
+    let to_offset = Offset(found.get::<i64>(1).unsigned_abs());
     place(to_offset, Offset(row.offset.unsigned_abs())).unwrap_or(usize::MAX / 8)
 }
 
@@ -367,7 +351,11 @@ impl Delivery {
     }
 }
 
-async fn view_of_waiting(connection: &Connection, id: MessageId, waiting: Waiting) -> Tried<MessageView> {
+async fn view_of_waiting<R: Reader>(
+    connection: &R,
+    id: MessageId,
+    waiting: Waiting,
+) -> Tried<R, MessageView> {
     let Waiting { envelope, reason, ready_at, since, error } = waiting;
     let state = State::of(Place::Outbox { reason, attempt: envelope.attempt });
     Ok(MessageView {
@@ -379,7 +367,7 @@ async fn view_of_waiting(connection: &Connection, id: MessageId, waiting: Waitin
     })
 }
 
-async fn view_of_dead(connection: &Connection, id: MessageId, dead: Dead) -> Tried<MessageView> {
+async fn view_of_dead<R: Reader>(connection: &R, id: MessageId, dead: Dead) -> Tried<R, MessageView> {
     let Dead { envelope, reason, since, detail, redriven_as } = dead;
     // A word of a later release is a death all the same.
     let known = DropReason::parse(&reason).unwrap_or(DropReason::Exhausted);
@@ -393,13 +381,13 @@ async fn view_of_dead(connection: &Connection, id: MessageId, dead: Dead) -> Tri
     })
 }
 
-async fn view_of_delivery(
-    connection: &Connection,
+async fn view_of_delivery<R: Reader>(
+    connection: &R,
     id: MessageId,
     delivery: &Delivery,
-) -> Tried<Option<MessageView>> {
+) -> Tried<R, Option<MessageView>> {
     let Delivery { row, place, cursor, run } = delivery;
-    let key: [Param<'_>; 2] = [(&row.partition, Type::INT4), (&row.offset, Type::INT8)];
+    let key: [Param<'_>; 2] = [row.partition.into(), row.offset.into()];
     let Some(stored) = connection.row_if_any("message_in_log", &key).await? else { return Ok(None) };
     let mut view = view(connection, id, envelope(&stored), State::of(*place)).await?;
     match (place, run) {
@@ -426,19 +414,18 @@ async fn view_of_delivery(
     Ok(Some(view))
 }
 
-async fn worker_lease(connection: &Connection, worker: Option<&str>) -> Tried<Option<Timestamp>> {
-    let row = connection.row_if_any("worker_lease_until", &[(&worker, Type::TEXT)]).await?;
-    Ok(row.map(|row| instant(&row, 0)))
+async fn worker_lease<R: Reader>(connection: &R, worker: Option<&str>) -> Tried<R, Option<Timestamp>> {
+    let row = connection.row_if_any("worker_lease_until", &[worker.into()]).await?;
+    Ok(row.map(|row| row.get(0)))
 }
 
-async fn view(
-    connection: &Connection,
+async fn view<R: Reader>(
+    connection: &R,
     id: MessageId,
     envelope: Envelope,
     state: State,
-) -> Tried<MessageView> {
-    let queue =
-        stored_queues(connection).await?.into_iter().find(|queue| queue.id.0 == i64::from(envelope.queue));
+) -> Tried<R, MessageView> {
+    let queue = connection.queues().await?.into_iter().find(|queue| queue.id.0 == i64::from(envelope.queue));
     let (name, attempts_of_queue) = match queue {
         Some(Queue { name, settings, .. }) => (name, Some(settings.attempts_max)),
         None => (String::new(), None),
@@ -476,16 +463,16 @@ async fn view(
 }
 
 /// The run log of a message. Only what is rare has rows; the rest is read from the message and its claims.
-async fn events(
-    connection: &Connection,
+async fn events<R: Reader>(
+    connection: &R,
     message: &MessageView,
     first: Option<&str>,
     deliveries: &[Delivery],
-) -> Tried<Vec<EventView>> {
+) -> Tried<R, Vec<EventView>> {
     let MessageView { id, sent_at, .. } = *message;
     let of = (message.queue.as_str(), message.kind.as_str());
     let queues = Queues::read(connection).await?;
-    let rows = connection.rows("message_events", &[(&id.0, Type::UUID)]).await?;
+    let rows = connection.rows("message_events", &[id.into()]).await?;
     let mut ordered: Vec<(Mark, EventView)> = rows.iter().map(|row| event_row(row, &queues)).collect();
     // A redrive has written how it began.
     if !ordered.iter().any(|(_, event)| event.kind == EventKind::Enqueue) {
@@ -511,59 +498,59 @@ async fn events(
 }
 
 /// Whether a message that was sent straight to the log of a queue is kept there.
-pub(crate) async fn direct_row_exists(connection: &Connection, id: MessageId, queue: i32) -> Tried<bool> {
+pub async fn direct_row_exists<R: Reader>(connection: &R, id: MessageId, queue: i32) -> Tried<R, bool> {
     Ok(direct_row(connection, id, Some(queue)).await?.is_some())
 }
 
-fn envelope(row: &Row) -> Envelope {
+fn envelope(row: &impl Row) -> Envelope {
     Envelope {
         queue: row.get(0),
-        class: small(row, 1),
+        class: row.get(1),
         kind: row.get(2),
         key: row.get(3),
         headers: row.get(4),
         content_type: row.get(5),
         body: row.get(6),
-        attempt: number(row, 7),
-        releases: number(row, 8),
-        suspect: row.get::<_, i16>(9).unsigned_abs(),
-        attempts_max: attempts_max(row, 10),
-        retry_until: instant_if_any(row, 11),
-        has_deadline: row.get::<_, Option<i64>>(11).is_some(),
-        sent_at: instant(row, 12),
+        attempt: row.get(7),
+        releases: row.get(8),
+        suspect: row.get(9),
+        attempts_max: row.get(10),
+        retry_until: row.get(11),
+        has_deadline: row.get::<Option<i64>>(11).is_some(),
+        sent_at: row.get(12),
     }
 }
 
-fn waiting(row: &Row) -> Waiting {
+fn waiting(row: &impl Row) -> Waiting {
     Waiting {
         envelope: envelope(row),
         reason: OutboxReason::parse(row.get(13)).unwrap_or(OutboxReason::Delay),
-        ready_at: instant(row, 14),
-        since: instant(row, 15),
+        ready_at: row.get(14),
+        since: row.get(15),
         error: row.get(16),
     }
 }
 
-fn dead_letter(row: &Row) -> Dead {
+fn dead_letter(row: &impl Row) -> Dead {
     let reason: String = row.get(13);
     let has_deadline = reason == DropReason::RetryUntil.as_str();
     Dead {
         envelope: Envelope { has_deadline, ..envelope(row) },
         reason,
-        since: instant(row, 14),
+        since: row.get(14),
         detail: row.get(15),
-        redriven_as: id_if_any(row, 16),
+        redriven_as: row.get(16),
     }
 }
 
-fn log_row(row: &Row) -> LogRow {
+fn log_row(row: &impl Row) -> LogRow {
     LogRow {
         partition: row.get(0),
         offset: row.get(1),
-        attempt: number(row, 2),
-        releases: number(row, 3),
-        published_at: instant(row, 4),
-        lane: small(row, 5),
+        attempt: row.get(2),
+        releases: row.get(3),
+        published_at: row.get(4),
+        lane: row.get(5),
         subscription: row.get(6),
         reason: row.get(7),
     }

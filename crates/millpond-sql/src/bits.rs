@@ -2,41 +2,41 @@
 
 /// Bits in whole bytes, the first bit highest in the first byte.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Bits(Vec<u8>);
+pub struct Bits(Vec<u8>);
 
 impl Bits {
     /// As many clear bits, and what it takes to whole bytes.
-    pub(crate) fn clear(length: usize) -> Self {
+    pub fn clear(length: usize) -> Self {
         Self(vec![0; length.div_ceil(8)])
     }
 
     /// Whole bytes, as bits.
-    pub(crate) fn of_bytes(bytes: Vec<u8>) -> Self {
+    pub fn of_bytes(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }
 
     /// Sets a bit that is within the length.
-    pub(crate) fn set(&mut self, place: usize) {
+    pub fn set(&mut self, place: usize) {
         self.0[place / 8] |= 0x80 >> (place % 8);
     }
 
     /// Whether a bit is set; what is beyond the length is clear.
-    pub(crate) fn is_set(&self, place: usize) -> bool {
+    pub fn is_set(&self, place: usize) -> bool {
         self.0.get(place / 8).is_some_and(|byte| byte & (0x80 >> (place % 8)) != 0)
     }
 
     /// How many are set.
-    pub(crate) fn count(&self) -> u32 {
+    pub fn count(&self) -> u32 {
         self.0.iter().map(|byte| byte.count_ones()).sum()
     }
 
     /// The bytes.
-    pub(crate) fn bytes(&self) -> &[u8] {
+    pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 
     /// Sets what is set in `other`, and grows to its length.
-    pub(crate) fn merge(&mut self, other: &Self) {
+    pub fn merge(&mut self, other: &Self) {
         if self.0.len() < other.0.len() {
             self.0.resize(other.0.len(), 0);
         }

@@ -4,15 +4,12 @@ use millpond_core::message::{JSON, MessageId};
 use millpond_core::query::{Field, Record, Value};
 use millpond_core::time::Timestamp;
 use millpond_core::view::{Find, Found, OutboxRow, OutboxSummary};
-use tokio_postgres::Row;
-use tokio_postgres::types::Type;
 
-use crate::admin::now;
-use crate::cell::{count, instant, instant_if_any, number};
-use crate::connection::{Connection, Param};
-use crate::error::Tried;
 use crate::list::{Gather, Mark, after};
+use crate::param::Param;
+use crate::reader::{Reader, Tried};
 use crate::record::{Content, Queues, asks_bodies, asks_headers, instant_value, owned};
+use crate::row::Row;
 
 /// Rows of one question.
 const CHUNK: i64 = 500;
@@ -88,8 +85,8 @@ impl Record for Asked<'_> {
 }
 
 /// The list, the next due first.
-pub(crate) async fn outbox(connection: &Connection, find: &Find) -> Tried<Found<OutboxRow>> {
-    let (now, queues) = (now(connection).await?, Queues::read(connection).await?);
+pub async fn outbox<R: Reader>(connection: &R, find: &Find) -> Tried<R, Found<OutboxRow>> {
+    let (now, queues) = (connection.time().await?, Queues::read(connection).await?);
     let mut gather = Gather::new(find, after(find)?);
     let from = gather.from();
     let take = |row: Waiting| {
@@ -109,13 +106,13 @@ pub(crate) async fn outbox(connection: &Connection, find: &Find) -> Tried<Found<
 }
 
 /// Hands over the rows that may match, the next due first, until `take` says no.
-async fn walk(
-    connection: &Connection,
+async fn walk<R: Reader>(
+    connection: &R,
     queues: &Queues,
     find: &Find,
     from: Mark,
     mut take: impl FnMut(Waiting) -> bool,
-) -> Tried<()> {
+) -> Tried<R, ()> {
     let query = &find.query;
     let bodies = find.bodies || asks_bodies(query);
     let headers = bodies || asks_headers(query);
@@ -130,15 +127,9 @@ async fn walk(
     let one = queues.the_one(query);
     let name = if one.is_some() { "outbox_list_of_queue" } else { "outbox_list" };
     loop {
-        let mut params: Vec<Param<'_>> = vec![
-            (&at, Type::INT8),
-            (&after, Type::INT8),
-            (&latest, Type::INT8),
-            (&headers, Type::BOOL),
-            (&bodies, Type::BOOL),
-            (&CHUNK, Type::INT8),
-        ];
-        params.extend(one.as_ref().map(|one| (one as _, Type::INT4)));
+        let mut params: Vec<Param<'_>> =
+            vec![at.into(), after.into(), latest.into(), headers.into(), bodies.into(), CHUNK.into()];
+        params.extend(one.map(Param::from));
         let rows = connection.rows(name, &params).await?;
         let more = rows.len() as i64 == CHUNK;
         let Some(last) = rows.last() else { return Ok(()) };
@@ -150,10 +141,10 @@ async fn walk(
 }
 
 /// Rows of these messages, the next due first. What is no id names nothing.
-async fn by_id(connection: &Connection, ids: &[&str], bodies: bool) -> Tried<Vec<Waiting>> {
+async fn by_id<R: Reader>(connection: &R, ids: &[&str], bodies: bool) -> Tried<R, Vec<Waiting>> {
     let mut found = Vec::new();
     for id in ids.iter().filter_map(|id| id.parse::<MessageId>().ok()) {
-        let params: [Param<'_>; 2] = [(&id.0, Type::UUID), (&bodies, Type::BOOL)];
+        let params: [Param<'_>; 2] = [id.into(), bodies.into()];
         found.extend(connection.rows("outbox_by_message", &params).await?.iter().map(waiting));
     }
     found.sort_by_key(|row: &Waiting| std::cmp::Reverse(row.mark()));
@@ -161,40 +152,36 @@ async fn by_id(connection: &Connection, ids: &[&str], bodies: bool) -> Tried<Vec
     Ok(found)
 }
 
-fn waiting(row: &Row) -> Waiting {
+fn waiting(row: &impl Row) -> Waiting {
     Waiting {
         seq: row.get(0),
-        ready_at: instant(row, 1),
-        id: MessageId(row.get(2)),
+        ready_at: row.get(1),
+        id: row.get(2),
         queue: row.get(3),
         reason: row.get(4),
-        since: instant(row, 5),
-        sent_at: instant(row, 6),
-        attempt: number(row, 7),
+        since: row.get(5),
+        sent_at: row.get(6),
+        attempt: row.get(7),
         error: row.get(8),
         kind: row.get(9),
         key: row.get(10),
-        content: Content::new(
-            row.get(11),
-            row.get(12),
-            row.get::<_, Option<Vec<u8>>>(13).unwrap_or_default(),
-        ),
+        content: Content::new(row.get(11), row.get(12), row.get::<Option<Vec<u8>>>(13).unwrap_or_default()),
     }
 }
 
 /// The sums by queue; a queue for which nothing waits has none.
-pub(crate) async fn summary(connection: &Connection) -> Tried<Vec<OutboxSummary>> {
-    let (now, queues) = (now(connection).await?, Queues::read(connection).await?);
-    let rows = connection.rows("outbox_sums", &[(&now.as_micros(), Type::INT8)]).await?;
-    let sum = |row: &Row| {
-        let due = count(row, 2);
+pub async fn summary<R: Reader>(connection: &R) -> Tried<R, Vec<OutboxSummary>> {
+    let (now, queues) = (connection.time().await?, Queues::read(connection).await?);
+    let rows = connection.rows("outbox_sums", &[now.as_micros().into()]).await?;
+    let sum = |row: &R::Row| {
+        let due = row.get(2);
         OutboxSummary {
             queue: queues.name(row.get(0)).to_owned(),
-            rows: count(row, 1),
+            rows: row.get(1),
             due,
-            oldest_due: if due == 0 { None } else { Some(instant(row, 3)) },
-            next_due: instant_if_any(row, 4),
-            attempts_max: number(row, 5),
+            oldest_due: if due == 0 { None } else { Some(row.get(3)) },
+            next_due: row.get(4),
+            attempts_max: row.get(5),
         }
     };
     let mut summary: Vec<OutboxSummary> = rows.iter().map(sum).collect();

@@ -9,13 +9,16 @@ use millpond_core::message::Offset;
 use crate::bits::Bits;
 
 /// Bytes of one message: its outcome, and its run time in microseconds.
-pub(crate) const RUN_BYTES: usize = 5;
+pub const RUN_BYTES: usize = 5;
 
 /// What became of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub enum Outcome {
+    /// It was acknowledged.
     Done = 1,
+    /// It went back to the outbox.
     Back = 2,
+    /// It became a dead letter.
     Dead = 3,
     /// It was cancelled before the lease that reached it: it was never delivered.
     Cancelled = 4,
@@ -25,22 +28,22 @@ pub(crate) enum Outcome {
 const PURGED: u8 = 5;
 
 /// The place of an offset in the claim that ends at `to_offset`; `None` if it is above.
-pub(crate) fn place(to_offset: Offset, offset: Offset) -> Option<usize> {
+pub fn place(to_offset: Offset, offset: Offset) -> Option<usize> {
     usize::try_from(to_offset.0.checked_sub(offset.0)?).ok()
 }
 
 /// Outcomes and run times by place; what is not settled is zero.
 #[derive(Debug, Default)]
-pub(crate) struct Runs(Vec<u8>);
+pub struct Runs(Vec<u8>);
 
 impl Runs {
     /// For as many messages.
-    pub(crate) fn clear(messages: usize) -> Self {
+    pub fn clear(messages: usize) -> Self {
         Self(vec![0; messages * RUN_BYTES])
     }
 
     /// For as many messages, with what was recorded before.
-    pub(crate) fn of(recorded: &[u8], messages: usize) -> Self {
+    pub fn of(recorded: &[u8], messages: usize) -> Self {
         let mut runs = Self::clear(messages);
         let known = recorded.len().min(runs.0.len());
         runs.0[..known].copy_from_slice(&recorded[..known]);
@@ -48,7 +51,7 @@ impl Runs {
     }
 
     /// Records one.
-    pub(crate) fn record(&mut self, place: usize, outcome: Outcome, run: Duration) {
+    pub fn record(&mut self, place: usize, outcome: Outcome, run: Duration) {
         let at = &mut self.0[place * RUN_BYTES..][..RUN_BYTES];
         at[0] = outcome as u8;
         let micros = u32::try_from(run.as_micros()).unwrap_or(u32::MAX);
@@ -56,20 +59,20 @@ impl Runs {
     }
 
     /// As it is stored.
-    pub(crate) fn into_bits(self) -> Bits {
+    pub fn into_bits(self) -> Bits {
         Bits::of_bytes(self.0)
     }
 }
 
 /// How long the handler of an acknowledged message ran; `None` if it was not acknowledged.
-pub(crate) fn acknowledged(runs: &Bits, place: usize) -> Option<Duration> {
+pub fn acknowledged(runs: &Bits, place: usize) -> Option<Duration> {
     let run = run_at(runs, place)?;
     let micros = u32::from_le_bytes([run[1], run[2], run[3], run[4]]);
     (run[0] == Outcome::Done as u8).then(|| Duration::from_micros(u64::from(micros)))
 }
 
 /// Whether the lease that reached a message passed it by.
-pub(crate) fn is_cancelled(runs: &Bits, place: usize) -> bool {
+pub fn is_cancelled(runs: &Bits, place: usize) -> bool {
     run_at(runs, place).is_some_and(|run| run[0] == Outcome::Cancelled as u8)
 }
 
@@ -78,12 +81,12 @@ fn run_at(runs: &Bits, place: usize) -> Option<&[u8]> {
 }
 
 /// A history row whose messages were all dropped.
-pub(crate) fn purged() -> Bits {
+pub fn purged() -> Bits {
     Bits::of_bytes(vec![PURGED])
 }
 
 /// Whether a history row says that everything in it was dropped.
-pub(crate) fn is_purged(runs: &Bits) -> bool {
+pub fn is_purged(runs: &Bits) -> bool {
     runs.bytes() == [PURGED]
 }
 

@@ -9,15 +9,12 @@ use millpond_core::query::{Field, Query, Record, Value};
 use millpond_core::reason::DropReason;
 use millpond_core::time::Timestamp;
 use millpond_core::view::{Count, DeadLetterView, FailureGroup, Find, Found, GroupBy, dead_letter_status};
-use tokio_postgres::Row;
-use tokio_postgres::types::Type;
 
-use crate::admin::now;
-use crate::cell::{attempts_max, id_if_any, instant, number, small};
-use crate::connection::{Connection, Param};
-use crate::error::Tried;
 use crate::list::{Gather, Mark, after};
+use crate::param::Param;
+use crate::reader::{Reader, Tried};
 use crate::record::{Content, Queues, asks_bodies, asks_headers, instant_value, owned};
+use crate::row::Row;
 
 /// Rows of one question.
 const CHUNK: i64 = 500;
@@ -130,8 +127,8 @@ fn with_status(query: &Query) -> Query {
 }
 
 /// The list, newest first.
-pub(crate) async fn dead_letters(connection: &Connection, find: &Find) -> Tried<Found<DeadLetterView>> {
-    let (now, queues) = (now(connection).await?, Queues::read(connection).await?);
+pub async fn dead_letters<R: Reader>(connection: &R, find: &Find) -> Tried<R, Found<DeadLetterView>> {
+    let (now, queues) = (connection.time().await?, Queues::read(connection).await?);
     let query = with_status(&find.query);
     let mut gather = Gather::new(find, after(find)?);
     let from = gather.from();
@@ -152,14 +149,14 @@ pub(crate) async fn dead_letters(connection: &Connection, find: &Find) -> Tried<
 }
 
 /// Hands over the letters that may match, newest first, until `take` says no.
-async fn walk(
-    connection: &Connection,
+async fn walk<R: Reader>(
+    connection: &R,
     queues: &Queues,
     query: &Query,
     from: Mark,
     bodies: bool,
     mut take: impl FnMut(Letter) -> bool,
-) -> Tried<()> {
+) -> Tried<R, ()> {
     let bodies = bodies || asks_bodies(query);
     let headers = bodies || asks_headers(query);
     if let Some(ids) = query.only(&Field::Id) {
@@ -175,15 +172,9 @@ async fn walk(
     let one = queues.the_one(query);
     let name = if one.is_some() { "dead_letter_list_of_queue" } else { "dead_letter_list" };
     loop {
-        let mut params: Vec<Param<'_>> = vec![
-            (&at, Type::INT8),
-            (&before, Type::INT8),
-            (&earliest, Type::INT8),
-            (&headers, Type::BOOL),
-            (&bodies, Type::BOOL),
-            (&CHUNK, Type::INT8),
-        ];
-        params.extend(one.as_ref().map(|one| (one as _, Type::INT4)));
+        let mut params: Vec<Param<'_>> =
+            vec![at.into(), before.into(), earliest.into(), headers.into(), bodies.into(), CHUNK.into()];
+        params.extend(one.map(Param::from));
         let rows = connection.rows(name, &params).await?;
         let more = rows.len() as i64 == CHUNK;
         let Some(last) = rows.last() else { return Ok(()) };
@@ -195,10 +186,10 @@ async fn walk(
 }
 
 /// Those with these ids, newest first. What is no id names nothing.
-async fn by_id(connection: &Connection, ids: &[&str], bodies: bool) -> Tried<Vec<Letter>> {
+async fn by_id<R: Reader>(connection: &R, ids: &[&str], bodies: bool) -> Tried<R, Vec<Letter>> {
     let mut letters = Vec::new();
     for id in ids.iter().filter_map(|id| id.parse::<MessageId>().ok()) {
-        let params: [Param<'_>; 2] = [(&id.0, Type::UUID), (&bodies, Type::BOOL)];
+        let params: [Param<'_>; 2] = [id.into(), bodies.into()];
         letters.extend(connection.rows("dead_letter_by_message", &params).await?.iter().map(letter));
     }
     letters.sort_by_key(|letter: &Letter| std::cmp::Reverse(letter.mark()));
@@ -206,37 +197,33 @@ async fn by_id(connection: &Connection, ids: &[&str], bodies: bool) -> Tried<Vec
     Ok(letters)
 }
 
-fn letter(row: &Row) -> Letter {
+fn letter(row: &impl Row) -> Letter {
     Letter {
         number: row.get(0),
-        died_at: instant(row, 1),
-        id: MessageId(row.get(2)),
+        died_at: row.get(1),
+        id: row.get(2),
         queue: row.get(3),
-        class: small(row, 4),
+        class: row.get(4),
         reason: row.get(5),
         detail: row.get(6),
-        sent_at: instant(row, 7),
-        attempt: number(row, 8),
-        attempts_max: attempts_max(row, 9),
+        sent_at: row.get(7),
+        attempt: row.get(8),
+        attempts_max: row.get(9),
         kind: row.get(10),
         key: row.get(11),
         error_class: row.get(12),
         fingerprint: row.get(13),
         worker: row.get(14),
-        redriven_as: id_if_any(row, 15),
-        retry_of: id_if_any(row, 16),
-        body_bytes: u64::from(number(row, 17)),
-        content: Content::new(
-            row.get(18),
-            row.get(19),
-            row.get::<_, Option<Vec<u8>>>(20).unwrap_or_default(),
-        ),
+        redriven_as: row.get(15),
+        retry_of: row.get(16),
+        body_bytes: row.get(17),
+        content: Content::new(row.get(18), row.get(19), row.get::<Option<Vec<u8>>>(20).unwrap_or_default()),
     }
 }
 
 /// Groups by what they have in common, the largest first.
-pub(crate) async fn groups(connection: &Connection, query: &Query, by: GroupBy) -> Tried<Vec<FailureGroup>> {
-    let (now, queues) = (now(connection).await?, Queues::read(connection).await?);
+pub async fn groups<R: Reader>(connection: &R, query: &Query, by: GroupBy) -> Tried<R, Vec<FailureGroup>> {
+    let (now, queues) = (connection.time().await?, Queues::read(connection).await?);
     let query = with_status(query);
     let mut groups: HashMap<String, FailureGroup> = HashMap::new();
     let mut limit = Gather::<()>::new(&Find { count: Count::All, ..Find::default() }, None);

@@ -11,6 +11,7 @@
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
 
+use millpond_core::error::Error;
 use millpond_core::message::MessageId;
 use millpond_core::pick::Lane;
 use millpond_core::query::{Field, Query, Record, Value};
@@ -19,17 +20,15 @@ use millpond_core::time::Timestamp;
 use millpond_core::view::{Count, EventView, Find, Found};
 use uuid::Uuid;
 
-use crate::admin::now;
 use crate::bits::Bits;
-use crate::cell::{count, id_if_any, instant, instant_if_any, number, run_if_any};
-use crate::connection::{Connection, Param};
-use crate::error::Tried;
 use crate::find::{direct_row_exists, message_view};
 use crate::list::{Gather, Mark};
+use crate::param::Param;
+use crate::reader::{Reader, Tried};
 use crate::record::{Content, Queues, instant_value, owned, span_value};
 use crate::row::Row;
 use crate::runs::{acknowledged, is_cancelled, is_purged};
-use crate::spots::{At, Fate, Parts, Places, Spot, Walk};
+use crate::spots::{At, Fate, Part, Parts, Places, Spot, Walk};
 
 /// Rows of one chunk of a source.
 const CHUNK: i64 = 256;
@@ -86,27 +85,27 @@ pub(crate) fn enqueue_reason(outbox_reason: Option<&str>) -> Option<&'static str
 }
 
 /// A row of `event` with its mark: the columns of `event_page` and `message_events`.
-pub(crate) fn event_row(row: &Row, queues: &Queues) -> (Mark, EventView) {
+pub(crate) fn event_row(row: &impl Row, queues: &Queues) -> (Mark, EventView) {
     let serial: i64 = row.get(0);
-    let message = id_if_any(row, 1);
+    let message: Option<MessageId> = row.get(1);
     // A word of a later release is shown as what it is at least: a move.
     let kind = EventKind::parse(row.get(3)).unwrap_or(EventKind::Recover);
-    let (attempt, releases) = (number(row, 5), number(row, 6));
+    let (attempt, releases): (u32, u32) = (row.get(5), row.get(6));
     let queue = queues.name(row.get(2));
-    let name = row.get::<_, Option<&str>>(12).unwrap_or(queue);
+    let name = row.get::<Option<&str>>(12).unwrap_or(queue);
     // What speaks of many messages has no id of one: its number stands for that.
     let stand_in = MessageId(Uuid::from_u128(u128::from(serial.unsigned_abs())));
     let delivery = attempt.saturating_add(releases);
     let (mark, view) =
-        entry(message.unwrap_or(stand_in), (queue, name), kind, (attempt, delivery), instant(row, 9));
+        entry(message.unwrap_or(stand_in), (queue, name), kind, (attempt, delivery), row.get(9));
     let view = EventView {
         message,
         reason: Some(row.get(4)),
         worker: row.get(7),
         error: row.get(8),
-        run: run_if_any(row, 10),
-        count: count(row, 11),
-        retry_of: id_if_any(row, 13),
+        run: row.get(10),
+        count: row.get(11),
+        retry_of: row.get(13),
         ..view
     };
     (mark, view)
@@ -147,7 +146,7 @@ struct Asked<'a> {
 
 impl<'a> Asked<'a> {
     /// Reads what `query` asks for beyond the entry.
-    async fn of(entry: &'a Entry, connection: &Connection, query: &Query) -> Tried<Self> {
+    async fn of<R: Reader>(entry: &'a Entry, connection: &R, query: &Query) -> Tried<R, Self> {
         let beyond = |field: &Field| match field {
             Field::Key => entry.key.is_none(),
             Field::Header(_) | Field::Body(_) | Field::Trace | Field::Anything => true,
@@ -192,14 +191,14 @@ impl Record for Asked<'_> {
 }
 
 /// The run log, newest first.
-pub(crate) async fn events(connection: &Connection, find: &Find) -> Tried<Found<EventView>> {
+pub async fn events<R: Reader>(connection: &R, find: &Find) -> Tried<R, Found<EventView>> {
     let cursor = find.after.as_deref().map(Cursor::parse).transpose()?;
     let mut gather = Gather::new(find, cursor.as_ref().map(|cursor| cursor.mark));
     if let Some(ids) = find.query.only(&Field::Id) {
         by_id(connection, &find.query, &ids, &mut gather).await?;
         return Ok(gather.found());
     }
-    let now = now(connection).await?;
+    let now = connection.time().await?;
     let queues = Queues::read(connection).await?;
     let parts = Parts::read(connection, &queues.wanted(&find.query)).await?;
     let resumed = cursor.filter(|_| find.count == Count::No);
@@ -222,12 +221,12 @@ pub(crate) async fn events(connection: &Connection, find: &Find) -> Tried<Found<
 }
 
 /// Entries of these messages.
-async fn by_id(
-    connection: &Connection,
+async fn by_id<R: Reader>(
+    connection: &R,
     query: &Query,
     ids: &[&str],
     gather: &mut Gather<EventView>,
-) -> Tried<()> {
+) -> Tried<R, ()> {
     let mut entries = Vec::new();
     for id in ids.iter().filter_map(|id| id.parse::<MessageId>().ok()) {
         let Some(message) = message_view(connection, id).await? else { continue };
@@ -262,7 +261,7 @@ struct Cursor {
 }
 
 impl Cursor {
-    fn parse(text: &str) -> Tried<Self> {
+    fn parse(text: &str) -> Result<Self, Error> {
         let (mark, rest) = text.split_once('~').unwrap_or((text, ""));
         let mark = Mark::parse(mark)?;
         let mut numbers = rest.split(',').filter_map(|number| number.parse().ok());
@@ -281,8 +280,8 @@ struct Ended {
 }
 
 /// The sources, and what was read of them and is not handed out yet.
-struct Merge<'a> {
-    connection: &'a Connection,
+struct Merge<'a, R> {
+    connection: &'a R,
     now: Timestamp,
     queues: Queues,
     wanted: Vec<i32>,
@@ -291,7 +290,7 @@ struct Merge<'a> {
     from: Mark,
     earliest: i64,
     heap: BinaryHeap<Entry>,
-    walk: Option<Walk<'a>>,
+    walk: Option<Walk<'a, R>>,
     /// The row of events that was read last.
     events: Option<(i64, i64)>,
     /// The row of history that was read last.
@@ -303,15 +302,15 @@ struct Merge<'a> {
     first_published: HashMap<usize, Option<Timestamp>>,
 }
 
-impl<'a> Merge<'a> {
+impl<'a, R: Reader> Merge<'a, R> {
     async fn new(
-        connection: &'a Connection,
+        connection: &'a R,
         now: Timestamp,
         (queues, parts): (Queues, &'a Parts),
         query: &Query,
         from: Mark,
         resumed: Option<Cursor>,
-    ) -> Tried<Self> {
+    ) -> Tried<R, Self> {
         let (earliest, latest) = query.between(&Field::At);
         let from = from.min(Mark::new(latest.saturating_add(1), 0));
         let only = query.only(&Field::Event);
@@ -355,7 +354,7 @@ impl<'a> Merge<'a> {
     }
 
     /// The next entry; `None`: there is none, or the search is over its limit.
-    async fn next(&mut self, gather: &mut Gather<EventView>) -> Tried<Option<Entry>> {
+    async fn next(&mut self, gather: &mut Gather<EventView>) -> Tried<R, Option<Entry>> {
         loop {
             let unread = [
                 self.walk.as_ref().and_then(|walk| walk.peek()).map(|mark| mark.at),
@@ -390,7 +389,7 @@ impl<'a> Merge<'a> {
     }
 
     /// The ENQUEUE of one message.
-    async fn read_spot(&mut self) -> Tried<usize> {
+    async fn read_spot(&mut self) -> Tried<R, usize> {
         let spot = match &mut self.walk {
             Some(walk) => walk.next().await?,
             None => None,
@@ -410,7 +409,7 @@ impl<'a> Merge<'a> {
 
     /// Why a message was stored, if this row tells of it. The row that it has in the main lane does, as long as it is
     /// kept; then the one that stands for the message.
-    async fn begins(&mut self, spot: &Spot) -> Tried<Option<&'static str>> {
+    async fn begins(&mut self, spot: &Spot) -> Tried<R, Option<&'static str>> {
         match &spot.at {
             At::Log { part, reason, via_outbox, .. } if self.parts.list[*part].lane == Lane::Main => {
                 return Ok(if *via_outbox { enqueue_reason(reason.as_deref()) } else { Some("send") });
@@ -436,22 +435,21 @@ impl<'a> Merge<'a> {
     }
 
     /// Whether the row with which a message entered the log is not kept any more, or never was.
-    async fn first_row_is_gone(&mut self, spot: &Spot) -> Tried<bool> {
-        let told = self.connection.row("enqueue_told", &[&spot.id.0]).await?;
+    async fn first_row_is_gone(&mut self, spot: &Spot) -> Tried<R, bool> {
+        let told = self.connection.row("enqueue_told", &[spot.id.into()]).await?;
         if told.get(0) {
             return Ok(false);
         }
-        let is_main = |part: &crate::spots::Part| {
-            part.queue == spot.queue && part.class == spot.class && part.lane == Lane::Main
-        };
+        let is_main =
+            |part: &Part| part.queue == spot.queue && part.class == spot.class && part.lane == Lane::Main;
         let Some(main) = self.parts.list.iter().position(is_main) else { return Ok(true) };
         let first = match self.first_published.get(&main) {
             Some(first) => *first,
             None => {
                 let part = &self.parts.list[main];
-                let key: [Param<'_>; 2] = [&part.id, &part.first_offset];
+                let key: [Param<'_>; 2] = [part.id.into(), part.first_offset.into()];
                 let first = self.connection.row_if_any("log_published_at", &key).await?;
-                let first = first.and_then(|row| instant_if_any(&row, 0));
+                let first = first.and_then(|row| row.get(0));
                 self.first_published.insert(main, first);
                 first
             }
@@ -468,11 +466,11 @@ impl<'a> Merge<'a> {
         }
     }
 
-    async fn read_events(&mut self) -> Tried<usize> {
+    async fn read_events(&mut self) -> Tried<R, usize> {
         let Some((at, serial)) = self.events else { return Ok(0) };
         let name = if self.one.is_some() { "event_page_of_queue" } else { "event_page" };
-        let mut params: Vec<Param<'_>> = vec![&at, &serial, &self.earliest, &CHUNK];
-        params.extend(self.one.as_ref().map(|one| one as Param<'_>));
+        let mut params: Vec<Param<'_>> = vec![at.into(), serial.into(), self.earliest.into(), CHUNK.into()];
+        params.extend(self.one.map(Param::from));
         let rows = self.connection.rows(name, &params).await?;
         self.events = rows.last().filter(|_| rows.len() as i64 == CHUNK).map(|row| (row.get(9), row.get(0)));
         for row in &rows {
@@ -483,7 +481,7 @@ impl<'a> Merge<'a> {
     }
 
     /// The entries of claims that are live.
-    async fn add_live(&mut self) -> Tried<()> {
+    async fn add_live(&mut self) -> Tried<R, ()> {
         let parts = self.parts;
         for part in &parts.list {
             for claim in &part.live {
@@ -503,17 +501,17 @@ impl<'a> Merge<'a> {
         leased_at: Timestamp,
         ended_at: Timestamp,
         runs: &Bits,
-    ) -> Tried<usize> {
-        let range: [Param<'_>; 3] = [&partition, &from, &to];
+    ) -> Tried<R, usize> {
+        let range: [Param<'_>; 3] = [partition.into(), from.into(), to.into()];
         let rows = self.connection.rows("run_messages", &range).await?;
         let queue = self.queues.name(queue).to_owned();
         for row in &rows {
-            let place = (to - row.get::<_, i64>(0)).unsigned_abs() as usize;
+            let place = (to - row.get::<i64>(0)).unsigned_abs() as usize;
             if is_cancelled(runs, place) {
                 continue;
             }
-            let id = MessageId(row.get(1));
-            let (charged, releases) = (number(row, 2), number(row, 3));
+            let id = row.get(1);
+            let (charged, releases): (u32, u32) = (row.get(2), row.get(3));
             let (kind, key): (Option<String>, Option<String>) = (row.get(4), row.get(5));
             let of = (queue.as_str(), kind.as_deref().unwrap_or(&queue));
             let counted = (charged + 1, charged + releases + 1);
@@ -531,9 +529,9 @@ impl<'a> Merge<'a> {
         Ok(rows.len())
     }
 
-    async fn read_history(&mut self) -> Tried<usize> {
+    async fn read_history(&mut self) -> Tried<R, usize> {
         let Some((at, serial)) = self.history else { return Ok(0) };
-        let params: [Param<'_>; 4] = [&at, &serial, &self.earliest, &1_i64];
+        let params: [Param<'_>; 4] = [at.into(), serial.into(), self.earliest.into(), 1_i64.into()];
         match self.connection.row_if_any("history_page", &params).await? {
             Some(row) => {
                 self.history = Some((row.get(1), row.get(0)));
@@ -547,7 +545,7 @@ impl<'a> Merge<'a> {
     }
 
     /// The entries of a row of history.
-    async fn add_ended(&mut self, row: &Row) -> Tried<usize> {
+    async fn add_ended(&mut self, row: &impl Row) -> Tried<R, usize> {
         let (number, finished_at, leased_at): (i64, i64, i64) = (row.get(0), row.get(1), row.get(2));
         let (queue, partition, from, to): (i32, i32, i64, i64) =
             (row.get(3), row.get(4), row.get(5), row.get(6));
@@ -557,20 +555,20 @@ impl<'a> Merge<'a> {
         }
         self.read.push(Ended { number, finished_at, leased_at });
         let range = (partition, queue, from, to);
-        let (leased_at, finished_at) = (instant(row, 2), instant(row, 1));
+        let (leased_at, finished_at) = (row.get(2), row.get(1));
         Ok(1 + self.add_runs(range, worker.as_deref(), leased_at, finished_at, &runs).await?)
     }
 
     /// Reads again what an earlier page has read of the history and not shown, and what ended since.
-    async fn resume(&mut self, cursor: &Cursor) -> Tried<()> {
+    async fn resume(&mut self, cursor: &Cursor) -> Tried<R, ()> {
         self.began = cursor.began.min(self.began);
         self.history = Some(cursor.read_to);
         for number in &cursor.open {
-            if let Some(row) = self.connection.row_if_any("history_by_number", &[number]).await? {
+            if let Some(row) = self.connection.row_if_any("history_by_number", &[(*number).into()]).await? {
                 self.add_ended(&row).await?;
             }
         }
-        let params: [Param<'_>; 2] = [&self.began, &self.from.at];
+        let params: [Param<'_>; 2] = [self.began.into(), self.from.at.into()];
         for row in self.connection.rows("history_since", &params).await? {
             self.add_ended(&row).await?;
         }
@@ -578,7 +576,7 @@ impl<'a> Merge<'a> {
     }
 
     /// The cursor of the next page, which begins below `mark`.
-    fn cursor(&self, mark: &str) -> Tried<String> {
+    fn cursor(&self, mark: &str) -> Result<String, Error> {
         let at = Mark::parse(mark)?.at;
         // All that was read and ended after the first page was made is found by its time.
         let open = |ended: &&Ended| ended.leased_at <= at && ended.finished_at <= self.began;

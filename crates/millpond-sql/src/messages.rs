@@ -1,5 +1,6 @@
 //! The list of messages, wherever they are: each once, by the row that stands for it.
 
+use millpond_core::error::Error;
 use millpond_core::message::{JSON, MessageId};
 use millpond_core::query::{Field, Query, Record, Value};
 use millpond_core::reason::{DropReason, EventKind, OutboxReason};
@@ -7,13 +8,11 @@ use millpond_core::state::{Place, State};
 use millpond_core::time::Timestamp;
 use millpond_core::view::{Count, Find, Found, MessageRow, MessageView};
 
-use crate::admin::now;
-use crate::cell::run_if_any;
-use crate::connection::Connection;
-use crate::error::Tried;
 use crate::find::message_view;
 use crate::list::{Gather, Mark};
+use crate::reader::{Reader, Tried};
 use crate::record::{Content, Queues, asks_bodies, asks_headers, instant_value, owned, span_value};
+use crate::row::Row;
 use crate::spots::{At, Fate, Parts, Places, Run, Spot, Walk};
 
 /// A message beside what it carries.
@@ -47,8 +46,8 @@ impl Record for Listed {
 }
 
 /// The list, the last sent first.
-pub(crate) async fn messages(connection: &Connection, find: &Find) -> Tried<Found<MessageRow>> {
-    let (now, queues) = (now(connection).await?, Queues::read(connection).await?);
+pub async fn messages<R: Reader>(connection: &R, find: &Find) -> Tried<R, Found<MessageRow>> {
+    let (now, queues) = (connection.time().await?, Queues::read(connection).await?);
     let search = Search { connection, now, find, queues };
     let cursor = find.after.as_deref().map(Cursor::parse).transpose()?;
     let mut gather = Gather::new(find, cursor.as_ref().map(|cursor| cursor.mark));
@@ -71,21 +70,21 @@ struct Cursor {
 }
 
 impl Cursor {
-    fn parse(text: &str) -> Tried<Self> {
+    fn parse(text: &str) -> Result<Self, Error> {
         let (mark, rest) = text.split_once('~').unwrap_or((text, ""));
         Ok(Self { mark: Mark::parse(mark)?, published_max: rest.parse().unwrap_or(i64::MAX) })
     }
 }
 
-struct Search<'a> {
-    connection: &'a Connection,
+struct Search<'a, R> {
+    connection: &'a R,
     now: Timestamp,
     find: &'a Find,
     queues: Queues,
 }
 
-impl Search<'_> {
-    async fn by_id(&self, ids: &[&str], gather: &mut Gather<MessageRow>) -> Tried<()> {
+impl<R: Reader> Search<'_, R> {
+    async fn by_id(&self, ids: &[&str], gather: &mut Gather<MessageRow>) -> Tried<R, ()> {
         let mut found = Vec::new();
         for id in ids.iter().filter_map(|id| id.parse::<MessageId>().ok()) {
             found.extend(message_view(self.connection, id).await?);
@@ -111,7 +110,7 @@ impl Search<'_> {
     }
 
     /// Walks until the page is there, and answers what the next one need not read again.
-    async fn walk(&self, gather: &mut Gather<MessageRow>, published_max: i64) -> Tried<i64> {
+    async fn walk(&self, gather: &mut Gather<MessageRow>, published_max: i64) -> Tried<R, i64> {
         let (connection, query) = (self.connection, &self.find.query);
         let (earliest, latest) = sent_between(query, self.now);
         let from = gather.from().min(Mark::new(latest.saturating_add(1), 0));
@@ -166,7 +165,7 @@ impl Search<'_> {
     }
 
     /// What the row of a spot says; `None`: it does not stand for its message.
-    async fn row(&self, parts: &Parts, spot: &Spot) -> Tried<Option<MessageRow>> {
+    async fn row(&self, parts: &Parts, spot: &Spot) -> Tried<R, Option<MessageRow>> {
         let base = |state| self.base(spot, state);
         Ok(match &spot.at {
             At::Outbox { reason, ready_at, error, .. } => {
@@ -239,14 +238,14 @@ impl Search<'_> {
     }
 
     /// The last error, and the worker and the run time of the last attempt, where the row itself has none.
-    async fn add_past(&self, row: &mut MessageRow, spot: &Spot) -> Tried<()> {
+    async fn add_past(&self, row: &mut MessageRow, spot: &Spot) -> Tried<R, ()> {
         if spot.attempt == 0 && spot.releases == 0 {
             return Ok(());
         }
-        if let Some(last) = self.connection.row_if_any("event_last", &[&spot.id.0]).await? {
+        if let Some(last) = self.connection.row_if_any("event_last", &[spot.id.into()]).await? {
             row.error = row.error.take().or(last.get(0));
             row.worker = row.worker.take().or(last.get(1));
-            row.run = row.run.or(run_if_any(&last, 2));
+            row.run = row.run.or(last.get(2));
         }
         Ok(())
     }

@@ -10,10 +10,8 @@ use millpond_core::time::{Timestamp, micros};
 use serde_json::Value as Json;
 use serde_json::value::RawValue;
 
-use crate::append::number;
-use crate::connection::Connection;
-use crate::error::Tried;
-use crate::queues::stored_queues;
+use crate::queues::number;
+use crate::reader::{Reader, Tried};
 
 /// What a list must know of a queue.
 #[derive(Debug, Clone)]
@@ -27,11 +25,11 @@ pub(crate) struct QueueFacts {
 pub(crate) struct Queues(HashMap<i32, QueueFacts>);
 
 impl Queues {
-    pub(crate) async fn read(connection: &Connection) -> Tried<Self> {
+    pub(crate) async fn read<R: Reader>(connection: &R) -> Tried<R, Self> {
         let facts = |queue: millpond_core::store::Queue| {
             (number(queue.id), QueueFacts { name: queue.name, attempts_max: queue.settings.attempts_max })
         };
-        Ok(Self(stored_queues(connection).await?.into_iter().map(facts).collect()))
+        Ok(Self(connection.queues().await?.into_iter().map(facts).collect()))
     }
 
     /// Its name; empty if it is none of ours.
@@ -67,25 +65,29 @@ impl Queues {
 
 /// What a message carries.
 #[derive(Debug, Default)]
-pub(crate) struct Content {
-    pub(crate) content_type: Option<String>,
-    pub(crate) headers: Option<String>,
-    pub(crate) body: Vec<u8>,
+pub struct Content {
+    /// How its body is written.
+    pub content_type: Option<String>,
+    /// Their JSON.
+    pub headers: Option<String>,
+    /// As it was sent.
+    pub body: Vec<u8>,
     names: OnceCell<Option<Json>>,
 }
 
 impl Content {
-    pub(crate) fn new(content_type: Option<String>, headers: Option<String>, body: Vec<u8>) -> Self {
+    /// Of what was stored, as far as it was read.
+    pub fn new(content_type: Option<String>, headers: Option<String>, body: Vec<u8>) -> Self {
         Self { content_type, headers, body, names: OnceCell::new() }
     }
 
     /// Headers as they are shown.
-    pub(crate) fn headers(&self) -> Json {
+    pub fn headers(&self) -> Json {
         self.names().cloned().unwrap_or_else(|| Json::Object(serde_json::Map::new()))
     }
 
     /// The value of a field of headers or body; of others there is none.
-    pub(crate) fn value(&self, field: &Field) -> Value<'_> {
+    pub fn value(&self, field: &Field) -> Value<'_> {
         match field {
             Field::Header(name) => {
                 self.names().and_then(|names| names.get(name)).map_or(Value::Nothing, scalar)
@@ -145,27 +147,27 @@ fn written(json: &str) -> Value<'_> {
 }
 
 /// Whether a query looks into bodies.
-pub(crate) fn asks_bodies(query: &Query) -> bool {
+pub fn asks_bodies(query: &Query) -> bool {
     query.asks(|field| matches!(field, Field::Body(_)))
 }
 
 /// Whether a query looks into headers.
-pub(crate) fn asks_headers(query: &Query) -> bool {
+pub fn asks_headers(query: &Query) -> bool {
     query.asks(|field| matches!(field, Field::Header(_) | Field::Trace))
 }
 
 /// An instant, if there is one.
-pub(crate) fn instant_value(at: Option<Timestamp>) -> Value<'static> {
+pub fn instant_value(at: Option<Timestamp>) -> Value<'static> {
     at.map_or(Value::Nothing, |at| Value::Number(at.as_micros()))
 }
 
 /// A duration, if there is one.
-pub(crate) fn span_value(span: Option<Duration>) -> Value<'static> {
+pub fn span_value(span: Option<Duration>) -> Value<'static> {
     span.map_or(Value::Nothing, |span| Value::Number(micros(span)))
 }
 
 /// A text that is made for the question.
-pub(crate) fn owned(text: String) -> Value<'static> {
+pub fn owned(text: String) -> Value<'static> {
     Value::Text(Cow::Owned(text))
 }
 

@@ -2,17 +2,14 @@
 
 use std::time::Duration;
 
-use crate::row::Row;
 use millpond_core::error::{Code, Error};
 use millpond_core::time::Timestamp;
 use millpond_core::view::{Tallies, Tally};
 
-use crate::append::number;
 use crate::bits::Bits;
-use crate::cell::count;
-use crate::connection::{Connection, Param};
-use crate::error::Tried;
-use crate::queues::stored_queue;
+use crate::param::Param;
+use crate::reader::{Reader, Tried};
+use crate::row::Row;
 use crate::runs::{RUN_BYTES, acknowledged};
 
 const MINUTE_MICROS: i64 = 60_000_000;
@@ -27,7 +24,7 @@ const SPANS_MAX: i64 = 10_000;
 const CLAIMS_MAX: i64 = 20_000;
 
 /// One tally for each span, zeros included.
-pub(crate) async fn tallies(connection: &Connection, which: &Tallies) -> Tried<Vec<Tally>> {
+pub async fn tallies<R: Reader>(connection: &R, which: &Tallies) -> Tried<R, Vec<Tally>> {
     let (name, span) = match which.by_minute {
         true => ("tally_minutes", MINUTE_MICROS),
         false => ("tally_quarters", QUARTER_MICROS),
@@ -42,9 +39,10 @@ pub(crate) async fn tallies(connection: &Connection, which: &Tallies) -> Tried<V
     let mut tallies: Vec<Tally> = (from..to).map(zero).collect();
     let narrow = |number: i64| i32::try_from(number).unwrap_or(i32::MAX / 15);
     let (first, last) = (narrow(from), narrow(to));
-    let params: [Param<'_>; 4] = [&which.queue, &which.kind, &first, &last];
+    let params: [Param<'_>; 4] =
+        [which.queue.as_deref().into(), which.kind.as_deref().into(), first.into(), last.into()];
     for row in connection.rows(name, &params).await? {
-        let place = usize::try_from(i64::from(row.get::<_, i32>(0)) - from).unwrap_or(usize::MAX);
+        let place = usize::try_from(i64::from(row.get::<i32>(0)) - from).unwrap_or(usize::MAX);
         if let Some(tally) = tallies.get_mut(place) {
             *tally = summed(tally.at, &row);
         }
@@ -52,28 +50,32 @@ pub(crate) async fn tallies(connection: &Connection, which: &Tallies) -> Tried<V
     Ok(tallies)
 }
 
-fn summed(at: Timestamp, row: &Row) -> Tally {
+fn summed(at: Timestamp, row: &impl Row) -> Tally {
     Tally {
         at,
-        sent: count(row, 1),
-        leased: count(row, 2),
-        done: count(row, 3),
-        retried: count(row, 4),
-        dead: count(row, 5),
-        recovered: count(row, 6),
-        run: Duration::from_micros(count(row, 7)),
+        sent: row.get(1),
+        leased: row.get(2),
+        done: row.get(3),
+        retried: row.get(4),
+        dead: row.get(5),
+        recovered: row.get(6),
+        run: row.get(7),
     }
 }
 
 /// How long the newest runs of a queue took that were acknowledged, as far as the history is looked through.
-pub(crate) async fn run_times(connection: &Connection, queue: &str, runs_max: usize) -> Tried<Vec<Duration>> {
-    let Some(stored) = stored_queue(connection, queue).await? else { return Ok(Vec::new()) };
+pub async fn run_times<R: Reader>(connection: &R, queue: &str, runs_max: usize) -> Tried<R, Vec<Duration>> {
+    let Some(id) =
+        connection.row_if_any("queue_by_name", &[queue.into()]).await?.map(|row| row.get::<i32>(0))
+    else {
+        return Ok(Vec::new());
+    };
     let mut times = Vec::new();
-    for row in connection.rows("run_times", &[&CLAIMS_MAX]).await? {
+    for row in connection.rows("run_times", &[CLAIMS_MAX.into()]).await? {
         if times.len() == runs_max {
             break;
         }
-        if row.get::<_, i32>(0) != number(stored.queue.id) {
+        if row.get::<i32>(0) != id {
             continue;
         }
         let runs: Bits = row.try_get(1)?;

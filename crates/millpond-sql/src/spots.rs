@@ -11,21 +11,19 @@ use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use millpond_core::error::Error;
 use millpond_core::message::MessageId;
 use millpond_core::pick::Lane;
 use millpond_core::reason::DropReason;
 use millpond_core::time::Timestamp;
-use tokio_postgres::Row;
-use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use crate::bits::Bits;
-use crate::cell::{attempts_max, id_if_any, instant, instant_if_any, number, small};
-use crate::connection::{Connection, Param};
-use crate::error::Tried;
-use crate::find::published_after;
 use crate::list::Mark;
+use crate::param::Param;
+use crate::reader::{Reader, Tried};
 use crate::record::Content;
+use crate::row::Row;
 use crate::runs::acknowledged;
 
 /// Rows of the first chunk of a source; each further one has twice as many, up to [`CHUNK_MAX`].
@@ -99,29 +97,27 @@ impl Spot {
     }
 
     /// Headers, and the body if it is asked for.
-    pub(crate) async fn content(
+    pub(crate) async fn content<R: Reader>(
         &self,
-        connection: &Connection,
+        connection: &R,
         parts: &Parts,
         bodies: bool,
-    ) -> Tried<Content> {
+    ) -> Tried<R, Content> {
         let found = match self.at {
             At::Outbox { seq, .. } => {
-                connection.row_if_any("outbox_content", &[(&seq, Type::INT8), (&bodies, Type::BOOL)]).await?
+                connection.row_if_any("outbox_content", &[seq.into(), bodies.into()]).await?
             }
             At::DeadLetter { number, .. } => {
-                connection
-                    .row_if_any("dead_letter_content", &[(&number, Type::INT8), (&bodies, Type::BOOL)])
-                    .await?
+                connection.row_if_any("dead_letter_content", &[number.into(), bodies.into()]).await?
             }
             At::Log { part, offset, .. } => {
                 let id = parts.list[part].id;
-                let key: [Param<'_>; 3] = [(&id, Type::INT4), (&offset, Type::INT8), (&bodies, Type::BOOL)];
+                let key: [Param<'_>; 3] = [id.into(), offset.into(), bodies.into()];
                 connection.row_if_any("log_content", &key).await?
             }
         };
-        let content = |row: Row| {
-            Content::new(row.get(0), row.get(1), row.get::<_, Option<Vec<u8>>>(2).unwrap_or_default())
+        let content = |row: R::Row| {
+            Content::new(row.get(0), row.get(1), row.get::<Option<Vec<u8>>>(2).unwrap_or_default())
         };
         Ok(found.map(content).unwrap_or_default())
     }
@@ -194,22 +190,22 @@ fn place(to: i64, offset: i64) -> usize {
 
 impl Parts {
     /// The parts of these queues.
-    pub(crate) async fn read(connection: &Connection, queues: &[i32]) -> Tried<Self> {
+    pub(crate) async fn read<R: Reader>(connection: &R, queues: &[i32]) -> Tried<R, Self> {
         let mut parts = Self::default();
-        for row in connection.rows("spot_parts", &[(&queues, Type::INT4_ARRAY)]).await? {
+        for row in connection.rows("spot_parts", &[queues.into()]).await? {
             let (id, subscription, cursor): (i32, i32, i64) = (row.get(0), row.get(5), row.get(7));
-            let key: [Param<'_>; 3] = [(&subscription, Type::INT4), (&id, Type::INT4), (&cursor, Type::INT8)];
+            let key: [Param<'_>; 3] = [subscription.into(), id.into(), cursor.into()];
             let cancelled = connection.rows("spot_cancelled", &key).await?;
             let live = connection.rows("spot_live", &key[..2]).await?;
             parts.list.push(Part {
                 id,
                 queue: row.get(1),
-                class: small(&row, 2),
-                lane: Lane::from_number(small(&row, 3)).unwrap_or(Lane::Main),
+                class: row.get(2),
+                lane: Lane::from_number(row.get(3)).unwrap_or(Lane::Main),
                 first_offset: row.get(4),
                 end: row.get(6),
                 cursor,
-                live: live.iter().map(live_claim).collect::<Tried<_>>()?,
+                live: live.iter().map(live_claim).collect::<Result<_, Error>>()?,
                 cancelled: cancelled.iter().map(|row| row.get(0)).collect(),
             });
         }
@@ -217,13 +213,13 @@ impl Parts {
     }
 
     /// What became of a row.
-    pub(crate) async fn fate(
+    pub(crate) async fn fate<R: Reader>(
         &self,
-        connection: &Connection,
+        connection: &R,
         part: usize,
         offset: i64,
         id: MessageId,
-    ) -> Tried<Fate> {
+    ) -> Tried<R, Fate> {
         let Part { id: partition, cursor, live, cancelled, .. } = &self.list[part];
         if *cursor < offset {
             return Ok(if cancelled.contains(&offset) { Fate::Left } else { Fate::Ahead });
@@ -248,19 +244,19 @@ impl Parts {
     }
 
     /// The finished claim that held an offset.
-    async fn ended(
+    async fn ended<R: Reader>(
         &self,
-        connection: &Connection,
+        connection: &R,
         part: usize,
         partition: i32,
         offset: i64,
-    ) -> Tried<Option<Ended>> {
+    ) -> Tried<R, Option<Ended>> {
         let holds = |ended: &Ended| ended.from <= offset && offset <= ended.to;
         let known = self.ended.lock().unwrap_or_else(PoisonError::into_inner).get(&part).cloned();
         if let Some(ended) = known.filter(holds) {
             return Ok(Some(ended));
         }
-        let key: [Param<'_>; 2] = [(&partition, Type::INT4), (&offset, Type::INT8)];
+        let key: [Param<'_>; 2] = [partition.into(), offset.into()];
         let found = connection.row_if_any("spot_ended", &key).await?;
         let found = found.as_ref().map(ended_claim).transpose()?.filter(holds);
         if let Some(ended) = &found {
@@ -271,28 +267,28 @@ impl Parts {
 }
 
 /// Whether a message that nothing is known of is somewhere else now.
-async fn left_by_id(connection: &Connection, id: MessageId, partition: i32, offset: i64) -> Tried<bool> {
-    let params: [Param<'_>; 3] = [(&id.0, Type::UUID), (&partition, Type::INT4), (&offset, Type::INT8)];
+async fn left_by_id<R: Reader>(connection: &R, id: MessageId, partition: i32, offset: i64) -> Tried<R, bool> {
+    let params: [Param<'_>; 3] = [id.into(), partition.into(), offset.into()];
     Ok(connection.row("spot_left", &params).await?.get(0))
 }
 
-fn live_claim(row: &Row) -> Tried<Live> {
+fn live_claim(row: &impl Row) -> Result<Live, Error> {
     Ok(Live {
         from: row.try_get(0)?,
         to: row.try_get(1)?,
         worker: row.try_get(2)?,
-        leased_at: instant(row, 3),
-        done: row.try_get::<_, Option<Bits>>(4)?.unwrap_or_default(),
-        runs: row.try_get::<_, Option<Bits>>(5)?.unwrap_or_default(),
+        leased_at: row.get(3),
+        done: row.try_get::<Option<Bits>>(4)?.unwrap_or_default(),
+        runs: row.try_get::<Option<Bits>>(5)?.unwrap_or_default(),
     })
 }
 
-fn ended_claim(row: &Row) -> Tried<Ended> {
+fn ended_claim(row: &impl Row) -> Result<Ended, Error> {
     Ok(Ended {
         from: row.try_get(0)?,
         to: row.try_get(1)?,
         worker: row.try_get(2)?,
-        leased_at: instant(row, 3),
+        leased_at: row.get(3),
         runs: row.try_get(4)?,
     })
 }
@@ -309,25 +305,25 @@ pub(crate) struct Places {
 }
 
 /// A walk over several sources, each in order.
-pub(crate) struct Walk<'c> {
-    connection: &'c Connection,
+pub(crate) struct Walk<'c, R> {
+    connection: &'c R,
     sources: Vec<Source>,
     heads: BinaryHeap<(Mark, usize)>,
     /// Nothing that was sent before this is of interest.
     earliest: i64,
 }
 
-impl<'c> Walk<'c> {
+impl<'c, R: Reader> Walk<'c, R> {
     /// Walks everything below `from` that was sent at `earliest` or later. `published_max`: what an earlier walk said
     /// of the rest ([`Walk::rest_published`]), else the largest.
     pub(crate) async fn new(
-        connection: &'c Connection,
+        connection: &'c R,
         queues: &[i32],
         parts: &Parts,
         places: Places,
         (from, published_max): (Mark, i64),
         earliest: i64,
-    ) -> Tried<Self> {
+    ) -> Tried<R, Self> {
         let mut sources = Vec::new();
         for queue in queues {
             if places.outbox {
@@ -359,7 +355,7 @@ impl<'c> Walk<'c> {
     }
 
     /// The next row.
-    pub(crate) async fn next(&mut self) -> Tried<Option<Spot>> {
+    pub(crate) async fn next(&mut self) -> Tried<R, Option<Spot>> {
         let Some((_, source)) = self.heads.pop() else { return Ok(None) };
         let spot = self.sources[source].pop();
         self.offer(source).await?;
@@ -372,7 +368,7 @@ impl<'c> Walk<'c> {
         self.sources.iter().map(Source::rest_published).max().unwrap_or(i64::MAX)
     }
 
-    async fn offer(&mut self, source: usize) -> Tried<()> {
+    async fn offer(&mut self, source: usize) -> Tried<R, ()> {
         let mark = self.sources[source].peek(self.connection, self.earliest).await?;
         self.heads.extend(mark.filter(|mark| self.earliest <= mark.at).map(|mark| (mark, source)));
         Ok(())
@@ -389,24 +385,24 @@ fn lowest(part: &Part, places: Places) -> Option<i64> {
 }
 
 /// The ranges of offsets of a part that are walked, both ends included, the highest last.
-async fn segments(
-    connection: &Connection,
+async fn segments<R: Reader>(
+    connection: &R,
     part: &Part,
     places: Places,
     (from, published_max): (Mark, i64),
     earliest: i64,
-) -> Tried<Vec<(i64, i64)>> {
+) -> Tried<R, Vec<(i64, i64)>> {
     let mut high = part.end - 1;
     if from.at != i64::MAX {
         let latest = (Timestamp::from_micros(from.at) + SLACK).min(Timestamp::from_micros(published_max));
-        let after = published_after(connection, part.id, part.first_offset..part.end, latest).await?;
+        let after = connection.published_after(part.id, part.first_offset..part.end, latest).await?;
         high = high.min(after - 1);
     }
     let low = if earliest == i64::MIN {
         part.first_offset
     } else {
         let before = Timestamp::from_micros(earliest - 1);
-        published_after(connection, part.id, part.first_offset..part.end, before).await?
+        connection.published_after(part.id, part.first_offset..part.end, before).await?
     };
     let mut ranges = Vec::new();
     if places.passed {
@@ -485,7 +481,7 @@ impl Source {
         Self { of, ready: VecDeque::new(), chunk: CHUNK_MIN, ended: false, from }
     }
 
-    async fn peek(&mut self, connection: &Connection, earliest: i64) -> Tried<Option<Mark>> {
+    async fn peek<R: Reader>(&mut self, connection: &R, earliest: i64) -> Tried<R, Option<Mark>> {
         while self.ready.is_empty() && !self.ended {
             self.fill(connection, earliest).await?;
             self.chunk = (self.chunk * 2).min(CHUNK_MAX);
@@ -503,7 +499,7 @@ impl Source {
         held.map(Spot::published).fold(*unread, i64::max)
     }
 
-    async fn fill(&mut self, connection: &Connection, earliest: i64) -> Tried<()> {
+    async fn fill<R: Reader>(&mut self, connection: &R, earliest: i64) -> Tried<R, ()> {
         match &mut self.of {
             Of::Indexed { which, next } => {
                 let rows = indexed(connection, *which, *next, earliest, self.chunk).await?;
@@ -517,12 +513,8 @@ impl Source {
                 match segments.last_mut() {
                     None => *unread = i64::MIN,
                     Some((low, high)) => {
-                        let key: [Param<'_>; 4] = [
-                            (&*partition, Type::INT4),
-                            (&*low, Type::INT8),
-                            (&*high, Type::INT8),
-                            (&self.chunk, Type::INT8),
-                        ];
+                        let key: [Param<'_>; 4] =
+                            [(*partition).into(), (*low).into(), (*high).into(), self.chunk.into()];
                         let mut lowest = *low;
                         for row in connection.rows("log_spots", &key).await? {
                             let spot = log_spot(&row, *part);
@@ -552,28 +544,23 @@ impl Source {
 }
 
 /// The next rows of an index by the time of sending.
-async fn indexed(
-    connection: &Connection,
+async fn indexed<R: Reader>(
+    connection: &R,
     which: Indexed,
     below: Mark,
     earliest: i64,
     rows_max: i64,
-) -> Tried<Vec<Spot>> {
-    let id = Uuid::from_u128(below.id);
+) -> Tried<R, Vec<Spot>> {
     let (name, of, lowest) = match which {
         Indexed::Outbox(queue) => ("outbox_spots", queue, None),
         Indexed::DeadLetters(queue) => ("dead_letter_spots", queue, None),
         Indexed::Log(_, partition, lowest) => ("log_sent_spots", partition, Some(lowest)),
     };
-    let params: [Param<'_>; 6] = [
-        (&of, Type::INT4),
-        (&below.at, Type::INT8),
-        (&id, Type::UUID),
-        (&earliest, Type::INT8),
-        (&rows_max, Type::INT8),
-        (&lowest, Type::INT8),
-    ];
-    let rows = connection.rows(name, &params[..params.len() - usize::from(lowest.is_none())]).await?;
+    let id = MessageId(Uuid::from_u128(below.id));
+    let mut params: Vec<Param<'_>> =
+        vec![of.into(), below.at.into(), id.into(), earliest.into(), rows_max.into()];
+    params.extend(lowest.map(Param::from));
+    let rows = connection.rows(name, &params).await?;
     Ok(rows
         .iter()
         .map(|row| match which {
@@ -585,49 +572,49 @@ async fn indexed(
 }
 
 /// The first ten columns of every statement here.
-fn spot(row: &Row, at: At) -> Spot {
+fn spot(row: &impl Row, at: At) -> Spot {
     Spot {
-        id: MessageId(row.get(0)),
+        id: row.get(0),
         queue: row.get(1),
-        class: small(row, 2),
-        sent_at: instant(row, 3),
-        attempt: number(row, 4),
-        releases: number(row, 5),
-        attempts_max: attempts_max(row, 6),
-        retry_until: instant_if_any(row, 7),
+        class: row.get(2),
+        sent_at: row.get(3),
+        attempt: row.get(4),
+        releases: row.get(5),
+        attempts_max: row.get(6),
+        retry_until: row.get(7),
         kind: row.get(8),
         key: row.get(9),
         at,
     }
 }
 
-fn outbox_spot(row: &Row) -> Spot {
+fn outbox_spot(row: &impl Row) -> Spot {
     let at = At::Outbox {
         seq: row.get(10),
         reason: row.get(11),
-        ready_at: instant(row, 12),
+        ready_at: row.get(12),
         error: row.get(13),
-        retry_of: id_if_any(row, 14),
+        retry_of: row.get(14),
     };
     spot(row, at)
 }
 
-fn dead_letter_spot(row: &Row) -> Spot {
+fn dead_letter_spot(row: &impl Row) -> Spot {
     let at = At::DeadLetter {
         number: row.get(10),
         reason: row.get(11),
         detail: row.get(12),
         worker: row.get(13),
-        retry_of: id_if_any(row, 14),
+        retry_of: row.get(14),
     };
     spot(row, at)
 }
 
-fn log_spot(row: &Row, part: usize) -> Spot {
+fn log_spot(row: &impl Row, part: usize) -> Spot {
     let at = At::Log {
         part,
         offset: row.get(10),
-        published_at: instant(row, 11),
+        published_at: row.get(11),
         via_outbox: row.get(12),
         reason: row.get(13),
     };

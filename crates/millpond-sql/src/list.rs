@@ -5,10 +5,8 @@ use std::time::{Duration, Instant};
 use millpond_core::error::{Code, Error};
 use millpond_core::view::{Count, Find, Found};
 
-use crate::error::Tried;
-
 /// Rows that one search looks at.
-pub(crate) const ROWS_MAX: u64 = 100_000;
+const ROWS_MAX: u64 = 100_000;
 
 /// How long one search takes.
 const TIME_MAX: Duration = Duration::from_secs(2);
@@ -21,31 +19,36 @@ const LOOKS: u64 = 256;
 
 /// Where an entry stands in its list, the largest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Mark {
+pub struct Mark {
     /// Microseconds.
-    pub(crate) at: i64,
+    pub at: i64,
     /// Orders what one message did in one instant.
-    pub(crate) step: u64,
+    pub step: u64,
     /// Orders the rest.
-    pub(crate) id: u128,
+    pub id: u128,
 }
 
 impl Mark {
     /// Larger than any.
-    pub(crate) const TOP: Self = Self { at: i64::MAX, step: u64::MAX, id: u128::MAX };
+    pub const TOP: Self = Self { at: i64::MAX, step: u64::MAX, id: u128::MAX };
 
-    pub(crate) const fn new(at: i64, id: u128) -> Self {
+    /// That of an entry alone in its instant.
+    pub const fn new(at: i64, id: u128) -> Self {
         Self { at, step: 0, id }
     }
 
     /// The text of [`Find::after`] and [`Found::next`].
-    pub(crate) fn text(self) -> String {
+    pub fn text(self) -> String {
         let Self { at, step, id } = self;
         format!("{at}.{step}.{id:x}")
     }
 
     /// What a caller gave back.
-    pub(crate) fn parse(text: &str) -> Tried<Self> {
+    ///
+    /// # Errors
+    ///
+    /// `invalid-option` when it is no such text.
+    pub fn parse(text: &str) -> Result<Self, Error> {
         let read = || {
             let mut parts = text.splitn(3, '.');
             let (at, step, id) = (parts.next()?, parts.next()?, parts.next()?);
@@ -53,12 +56,12 @@ impl Mark {
             Some(Self { at: at.parse().ok()?, step: step.parse().ok()?, id })
         };
         let refused = || Error::new(Code::InvalidOption, "go on with a list");
-        Ok(read().ok_or_else(|| refused().because("the cursor is none that a list has answered"))?)
+        read().ok_or_else(|| refused().because("the cursor is none that a list has answered"))
     }
 }
 
 /// Collects the page of a list from what a search finds, largest mark first.
-pub(crate) struct Gather<T> {
+pub struct Gather<T> {
     rows_max: usize,
     count: Count,
     after: Option<Mark>,
@@ -73,7 +76,7 @@ pub(crate) struct Gather<T> {
 
 impl<T> Gather<T> {
     /// `after`: the parsed cursor of `find`.
-    pub(crate) fn new(find: &Find, after: Option<Mark>) -> Self {
+    pub fn new(find: &Find, after: Option<Mark>) -> Self {
         Self {
             rows_max: find.rows_max,
             count: find.count,
@@ -89,7 +92,7 @@ impl<T> Gather<T> {
     }
 
     /// Everything below this is looked at: all, if matches are counted, else what follows the cursor.
-    pub(crate) fn from(&self) -> Mark {
+    pub fn from(&self) -> Mark {
         match (self.count, self.after) {
             (Count::No, Some(after)) => after,
             _ => Mark::TOP,
@@ -97,12 +100,12 @@ impl<T> Gather<T> {
     }
 
     /// Whether the page has all its rows; what follows is only counted.
-    pub(crate) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.items.len() == self.rows_max
     }
 
     /// Counts a row that is looked at; false: the search is over its limit and ends before this row.
-    pub(crate) fn look(&mut self) -> bool {
+    pub fn look(&mut self) -> bool {
         self.looked += 1;
         let all = self.count == Count::All;
         let time_max = if all { COUNT_TIME_MAX } else { TIME_MAX };
@@ -112,30 +115,36 @@ impl<T> Gather<T> {
     }
 
     /// The row that was looked at does not match: the next page need not look at it again.
-    pub(crate) fn pass(&mut self, mark: Mark) {
+    pub fn pass(&mut self, mark: Mark) {
         self.reached = Some(mark);
     }
 
-    /// An entry that matches; false: the search has what it was asked for.
-    pub(crate) fn take(&mut self, mark: Mark, item: impl FnOnce() -> Tried<T>) -> Tried<bool> {
+    /// Whether an entry that matches belongs to the page: only then its item is made.
+    pub fn wants(&self, mark: Mark) -> bool {
+        self.follows(mark) && self.items.len() < self.rows_max
+    }
+
+    /// An entry that matches, with its item if that is wanted; false: the search has what it was asked for.
+    pub fn take(&mut self, mark: Mark, item: Option<T>) -> bool {
         self.matched += 1;
         self.reached = Some(mark);
-        if self.after.is_none_or(|after| mark < after) {
-            if self.items.len() < self.rows_max {
-                self.items.push((mark, item()?));
-            } else {
-                self.more = true;
-            }
+        match item {
+            Some(item) => self.items.push((mark, item)),
+            None => self.more |= self.follows(mark),
         }
-        Ok(!match self.count {
+        !match self.count {
             Count::No => self.more,
             Count::UpTo(most) => self.more && most < self.matched,
             Count::All => false,
-        })
+        }
+    }
+
+    fn follows(&self, mark: Mark) -> bool {
+        self.after.is_none_or(|after| mark < after)
     }
 
     /// The page, with the cursor of the next one.
-    pub(crate) fn found(self) -> Found<T> {
+    pub fn found(self) -> Found<T> {
         let last = self.items.last().map(|(mark, _)| *mark);
         let next = if self.more { last } else { self.reached.filter(|_| self.cut_short) };
         let (matched, counted_all) = match self.count {
@@ -154,7 +163,11 @@ impl<T> Gather<T> {
 }
 
 /// The parsed cursor of a list.
-pub(crate) fn after(find: &Find) -> Tried<Option<Mark>> {
+///
+/// # Errors
+///
+/// `invalid-option` when it is none.
+pub fn after(find: &Find) -> Result<Option<Mark>, Error> {
     find.after.as_deref().map(Mark::parse).transpose()
 }
 
@@ -169,7 +182,8 @@ mod tests {
             if mark >= gather.from() {
                 continue;
             }
-            if !gather.look() || !gather.take(mark, || Ok(row)).unwrap() {
+            let item = gather.wants(mark).then_some(row);
+            if !gather.look() || !gather.take(mark, item) {
                 break;
             }
         }
