@@ -41,6 +41,7 @@ mod pause;
 mod pool;
 mod purge;
 mod queues;
+mod quiet;
 mod record;
 mod redrive;
 mod refusal;
