@@ -3,12 +3,15 @@
 -- message. Served by outbox_message.
 select message_id from millpond_outbox where message_id in ($1) and subscription_id = 0;
 
+-- name: outbox_put_time
+-- Once for all rows, because every value of a row is parsed. Reads no table.
+set @the_time = $now;
+
 -- name: outbox_put
 -- Sent in a transaction, or to be due later. What is there is served by outbox_message.
 insert into millpond_outbox (message_id, queue_id, class, lane, reason, ready_at, created_at, sent_at, attempt, releases,
                              suspect, checksum, body, kind, `key`, content_type, headers, attempts_max, retry_until)
-values {($1, $2, $3, 0, $4, coalesce($5, $now + $6, $now), $now, $now, 0, 0,
-         0, $7, $8, $9, $10, $11, $12, $13, coalesce($14, $now + $15))}
+values {($1, $2, $3, 0, $4, $5, @the_time, @the_time, 0, 0, 0, $6, $7, $8, $9, $10, $11, $12, $13)}
 on duplicate key update message_id = values(message_id);
 
 -- name: outbox_due

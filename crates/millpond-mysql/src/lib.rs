@@ -35,6 +35,7 @@ mod pause;
 mod pool;
 mod purge;
 mod queues;
+mod quiet;
 mod reader;
 mod redrive;
 mod refusal;
