@@ -163,8 +163,10 @@ async fn run(work: Rc<Work>, mut waiting: mpsc::Receiver<Call>) {
         let mut gathered = Gathered::from(first);
         gathered.more(&mut waiting);
         while under_way.try_join_next().is_some() {}
-        while !under_way.is_empty() && !(shares && gathered.may_overlap() && under_way.len() < UNDER_WAY_MAX)
-        {
+        let may_join = |under_way: usize, gathered: &Gathered| {
+            under_way == 0 || shares && gathered.may_overlap() && under_way < UNDER_WAY_MAX
+        };
+        while !may_join(under_way.len(), &gathered) {
             under_way.join_next().await;
             gathered.more(&mut waiting);
         }
