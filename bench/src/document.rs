@@ -1,9 +1,11 @@
 //! `docs/benchmarks.md`, written by the run that measured it: machine, versions, settings, figures.
 
+mod about;
+
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crate::report::{Figure, Goal, Report};
+use crate::report::{Database, Figure, Goal, Report};
 use crate::{failed, machine};
 
 /// The begin and the end of the part of one store; what is outside is written by people.
@@ -11,66 +13,9 @@ fn marks(store: &str) -> (String, String) {
     (format!("<!-- {store}: written by cargo xtask bench -->"), format!("<!-- {store}: end -->"))
 }
 
-/// What a figure is: its name in JSON, its unit, and how it was measured.
-const ABOUT: [(&str, &str, &str); 21] = [
-    (
-        "insert_floor_per_second",
-        "messages/s",
-        "floor: multi-row insert of 1,000 into a table with the same columns and index, one commit each",
-    ),
-    ("batch_send_per_second", "messages/s", "`pond.send` of 1,000, one call after the other, each durable"),
-    ("batch_send_vs_floor", "ratio", "the two above, round by round"),
-    (
-        "one_insert_per_commit_per_second",
-        "messages/s",
-        "floor: one insert per durable commit, one connection",
-    ),
-    (
-        "single_send_64_per_second",
-        "messages/s",
-        "64 tasks that each send one message at a time, each durable: group commit",
-    ),
-    ("group_commit_gain", "ratio", "the two above, round by round"),
-    (
-        "claim_delete_floor_per_second",
-        "messages/s",
-        "floor: claim 1,000 by UPDATE, then DELETE them, one commit each",
-    ),
-    (
-        "drain_per_second",
-        "messages/s",
-        "a worker at default settings empties the queue through a handler that does nothing",
-    ),
-    ("drain_cpu_us_per_message", "µs", "processor time of the whole process for that, per message"),
-    ("drain_vs_floor", "ratio", "drain against its floor, round by round"),
-    (
-        "pickup_p50_ms",
-        "ms",
-        "from the return of `send` to the first line of the handler: idle queue, same process",
-    ),
-    ("pickup_p99_ms", "ms", "the same, 99 of 100"),
-    ("pickup_process_p50_ms", "ms", "the same, the worker in another process"),
-    ("pickup_process_p99_ms", "ms", "the same, 99 of 100"),
-    ("worker_rss_mb", "MB", "peak resident memory of that worker process, after a backlog of 100,000"),
-    ("idle_cpu_percent", "% of a core", "a worker that has had nothing to do for a minute"),
-    (
-        "backlog_send_cpu_us_10k",
-        "µs",
-        "processor time of a send, per message, with 10,000 ready and 10,000 scheduled",
-    ),
-    ("backlog_send_cpu_us_1m", "µs", "the same with 1,000,000 and 1,000,000"),
-    (
-        "backlog_drain_cpu_us_10k",
-        "µs",
-        "processor time of a drain, per message, with 10,000 ready and 10,000 scheduled",
-    ),
-    ("backlog_drain_cpu_us_1m", "µs", "the same with 1,000,000 and 1,000,000"),
-    ("backlog_ratio", "ratio", "send and drain with 1,000,000 against 10,000, the cheapest of five each"),
-];
-
-/// Writes the part of a store, and leaves the rest of the document as it is.
-pub(crate) fn write(path: &Path, store: &str, report: &Report, command: &str) -> millpond::Result<()> {
-    put(path, store, &part(store, report, command)?)
+/// Writes the part of a store, and leaves the rest of the document as it is. `command` is the one that does it again.
+pub(crate) fn write(path: &Path, report: &Report, command: &str) -> millpond::Result<()> {
+    put(path, report.database().name, &part(report, command)?)
 }
 
 /// Puts the part of a store in its place, and leaves the rest of the document as it is.
@@ -103,14 +48,15 @@ fn replaced(document: &str, store: &str, part: &str) -> String {
     }
 }
 
-fn part(store: &str, report: &Report, command: &str) -> millpond::Result<String> {
+fn part(report: &Report, command: &str) -> millpond::Result<String> {
+    let store = report.database().name;
     let mut text = format!("## {store}\n\nWritten by `{command}`.\n\n| | |\n|---|---|\n");
     for (name, value) in machine::facts().into_iter().chain(settings(report)) {
         let _ = writeln!(text, "| {name} | {value} |");
     }
     text.push_str("\n| figure | | unit | goal | what |\n|---|---:|---|---|---|\n");
     for Figure { name, value, goal } in report.figures() {
-        let (unit, what) = about(name)?;
+        let (unit, what) = about(store, name)?;
         let _ = writeln!(
             text,
             "| `{name}` | {} | {unit} | {} | {what} |",
@@ -123,14 +69,9 @@ fn part(store: &str, report: &Report, command: &str) -> millpond::Result<String>
 }
 
 fn settings(report: &Report) -> Vec<(&'static str, String)> {
+    let Database { name, version, settings, .. } = report.database();
     vec![
-        (
-            "store",
-            format!(
-                "SQLite {}, bundled; WAL, `synchronous=FULL`, a file in the folder for temporary files",
-                report.server()
-            ),
-        ),
+        ("store", format!("{name} {version}; {settings}")),
         ("settings", "the defaults of Millpond; nothing is tuned for the benchmark".to_owned()),
         ("body", "about 200 bytes of JSON".to_owned()),
         ("rounds", format!("{}; of each comparison the median", report.rounds())),
@@ -138,10 +79,10 @@ fn settings(report: &Report) -> Vec<(&'static str, String)> {
 }
 
 /// What is measured is explained, or not reported.
-fn about(name: &str) -> millpond::Result<(&'static str, &'static str)> {
-    let known = ABOUT.iter().find(|(known, _, _)| *known == name);
-    known.map(|(_, unit, what)| (*unit, *what)).ok_or_else(|| {
-        failed("write the document", format!("the figure `{name}` has no line in bench/src/document.rs"))
+fn about(store: &str, name: &str) -> millpond::Result<(&'static str, &'static str)> {
+    about::of(store, name).ok_or_else(|| {
+        let why = format!("the figure `{name}` of {store} has no line in bench/src/document/about.rs");
+        failed("write the document", why)
     })
 }
 
@@ -162,11 +103,12 @@ pub(crate) fn shown(value: f64) -> String {
 }
 
 fn goal_text(value: f64, goal: Option<Goal>) -> String {
-    match goal {
-        None => String::new(),
-        Some(Goal::AtLeast(least)) => format!("≥ {least}{}", if value < least { ", **missed**" } else { "" }),
-        Some(Goal::AtMost(most)) => format!("≤ {most}{}", if most < value { ", **missed**" } else { "" }),
-    }
+    let Some(goal) = goal else { return String::new() };
+    let (sign, bound) = match goal {
+        Goal::AtLeast(least) => ('≥', least),
+        Goal::AtMost(most) => ('≤', most),
+    };
+    format!("{sign} {bound}, {}", if goal.is_met(value) { "met" } else { "**missed**" })
 }
 
 #[cfg(test)]
@@ -194,8 +136,22 @@ mod tests {
 
     #[test]
     fn a_figure_that_is_not_explained_is_not_reported() {
-        let mut report = Report::new(1);
+        let mut report = Report::new(1, Database::sqlite());
+        assert!(part(&report, "x").is_ok());
         report.add("mystery_per_second", 1.0);
-        assert!(part("SQLite", &report, "x").is_err());
+        assert!(part(&report, "x").is_err());
+    }
+
+    #[test]
+    fn a_goal_is_met_or_missed() {
+        for (value, goal, expected) in [
+            (0.8, Some(Goal::AtLeast(0.7)), "≥ 0.7, met"),
+            (0.6, Some(Goal::AtLeast(0.7)), "≥ 0.7, **missed**"),
+            (15.0, Some(Goal::AtMost(15.0)), "≤ 15, met"),
+            (f64::NAN, Some(Goal::AtMost(15.0)), "≤ 15, **missed**"),
+            (1.0, None, ""),
+        ] {
+            assert_eq!(goal_text(value, goal), expected);
+        }
     }
 }

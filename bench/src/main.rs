@@ -20,7 +20,7 @@ mod usage;
 use std::path::Path;
 
 use clap::{Parser, Subcommand};
-use report::Report;
+use report::{Database, Report};
 
 /// Where the results are, from the root of the repository.
 pub(crate) const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/benchmarks.md");
@@ -60,6 +60,9 @@ enum Command {
         /// Only these parts: send, single, drain.
         #[arg(long, value_delimiter = ',')]
         only: Vec<String>,
+        /// Writes the part of this store in docs/benchmarks.md. Only a whole run is written.
+        #[arg(long, conflicts_with = "only")]
+        write: bool,
     },
     /// MariaDB: insert, claim and delete on a plain table; ours beside it; a server of its own, with flushes.
     Mysql {
@@ -72,6 +75,12 @@ enum Command {
         /// Only these parts: send, single, drain, pickup, idle, backlog.
         #[arg(long, value_delimiter = ',')]
         only: Vec<String>,
+        /// How many messages wait in the large backlog.
+        #[arg(long, default_value_t = 1_000_000)]
+        backlog: u64,
+        /// Writes the part of this store in docs/benchmarks.md. Only a whole run is written.
+        #[arg(long, conflicts_with = "only")]
+        write: bool,
     },
     /// Ours and other queues on one Postgres: needs the registries of cargo and npm the first time.
     Compare(compare::Args),
@@ -90,33 +99,37 @@ fn main() -> millpond::Result<()> {
     match Args::parse().command {
         Command::Compare(args) => runtime.block_on(compare::run(&args))?,
         Command::Worker { url } => runtime.block_on(pickup::worker(&url))?,
-        Command::Postgres { json, rounds, only } => {
-            let wanted = |part: &str| only.is_empty() || only.iter().any(|name| name == part);
-            let mut report = Report::new(rounds);
-            runtime.block_on(postgres::run(&mut report, rounds, wanted))?;
-            report.print(json);
+        Command::Postgres { json, rounds, only, write } => {
+            end(&runtime.block_on(postgres::run(rounds, wanted(&only)))?, "postgres", json, write)?;
         }
-        Command::Mysql { json, rounds, only } => {
-            let wanted = |part: &str| only.is_empty() || only.iter().any(|name| name == part);
-            let mut report = Report::new(rounds);
-            runtime.block_on(mysql::run(&mut report, rounds, wanted))?;
-            report.print(json);
+        Command::Mysql { json, rounds, only, backlog, write } => {
+            let store = format!("mysql --backlog {backlog}");
+            end(&runtime.block_on(mysql::run(rounds, backlog, wanted(&only)))?, &store, json, write)?;
         }
         Command::Sqlite { json, rounds, only, write } => {
-            let report = runtime.block_on(sqlite(rounds, &only))?;
-            if write {
-                let command = format!("cargo xtask bench sqlite --rounds {rounds} --write");
-                document::write(Path::new(DOCUMENT), "SQLite", &report, &command)?;
-            }
-            report.print(json);
+            end(&runtime.block_on(sqlite(rounds, wanted(&only)))?, "sqlite", json, write)?;
         }
     }
     Ok(())
 }
 
-async fn sqlite(rounds: usize, only: &[String]) -> millpond::Result<Report> {
-    let wanted = |part: &str| only.is_empty() || only.iter().any(|name| name == part);
-    let mut report = Report::new(rounds);
+/// Whether a part is asked for.
+fn wanted(only: &[String]) -> impl Fn(&str) -> bool {
+    |part| only.is_empty() || only.iter().any(|name| name == part)
+}
+
+/// Writes and prints what was measured.
+fn end(report: &Report, store: &str, json: bool, write: bool) -> millpond::Result<()> {
+    if write {
+        let command = format!("cargo xtask bench {store} --rounds {} --write", report.rounds());
+        document::write(Path::new(DOCUMENT), report, &command)?;
+    }
+    report.print(json);
+    Ok(())
+}
+
+async fn sqlite(rounds: usize, wanted: impl Fn(&str) -> bool) -> millpond::Result<Report> {
+    let mut report = Report::new(rounds, Database::sqlite());
     if wanted("send") {
         send::batches(&mut report, rounds).await?;
     }

@@ -6,6 +6,36 @@ use serde_json::{Map, Value, json};
 pub(crate) struct Report {
     figures: Vec<Figure>,
     rounds: usize,
+    database: Database,
+}
+
+/// What was measured.
+pub(crate) struct Database {
+    /// As people write it.
+    pub(crate) name: &'static str,
+    /// As the JSON writes it.
+    pub(crate) key: &'static str,
+    pub(crate) version: String,
+    /// How it was set up.
+    pub(crate) settings: String,
+}
+
+impl Database {
+    /// The one that is built in.
+    pub(crate) fn sqlite() -> Self {
+        let settings = "bundled; WAL, `synchronous=FULL`, a file in the folder for temporary files";
+        let version = millpond::sqlite::rusqlite::version();
+        Self { name: "SQLite", key: "sqlite", version: version.to_owned(), settings: settings.to_owned() }
+    }
+
+    /// A server that was started for the run.
+    pub(crate) fn server(name: &'static str, key: &'static str, version: String, settings: &[&str]) -> Self {
+        let settings = settings.iter().map(|setting| format!("`{setting}`")).collect::<Vec<_>>().join(", ");
+        let settings = format!(
+            "a server for the run alone, on loopback; its own durability: each commit is flushed; {settings}"
+        );
+        Self { name, key, version, settings }
+    }
 }
 
 /// One measured figure.
@@ -22,9 +52,19 @@ pub(crate) enum Goal {
     AtMost(f64),
 }
 
+impl Goal {
+    /// What is not a number meets nothing.
+    pub(crate) fn is_met(self, value: f64) -> bool {
+        match self {
+            Goal::AtLeast(least) => least <= value,
+            Goal::AtMost(most) => value <= most,
+        }
+    }
+}
+
 impl Report {
-    pub(crate) fn new(rounds: usize) -> Self {
-        Self { figures: Vec::new(), rounds }
+    pub(crate) fn new(rounds: usize, database: Database) -> Self {
+        Self { figures: Vec::new(), rounds, database }
     }
 
     /// Adds a figure.
@@ -63,9 +103,9 @@ impl Report {
         self.rounds
     }
 
-    /// The version of the database.
-    pub(crate) fn server(&self) -> &'static str {
-        millpond::sqlite::rusqlite::version()
+    /// What was measured.
+    pub(crate) const fn database(&self) -> &Database {
+        &self.database
     }
 
     /// Everything as one object, to three digits.
@@ -75,22 +115,19 @@ impl Report {
             object.insert(name.clone(), json!((value * 1_000.0).round() / 1_000.0));
         }
         object.insert("rounds".into(), json!(self.rounds));
-        object.insert("sqlite".into(), json!(self.server()));
+        object.insert(self.database.key.into(), json!(self.database.version));
         object.insert("cores".into(), json!(std::thread::available_parallelism().map_or(0, usize::from)));
         Value::Object(object)
     }
 }
 
 fn shown(value: f64, goal: Option<Goal>) -> String {
+    let Some(goal) = goal else { return String::new() };
+    let missed = if goal.is_met(value) { "" } else { "   MISSED" };
     match goal {
-        None => String::new(),
-        Some(Goal::AtLeast(least)) => format!("   goal ≥ {least}{}", missed(value < least)),
-        Some(Goal::AtMost(most)) => format!("   goal ≤ {most}{}", missed(most < value)),
+        Goal::AtLeast(least) => format!("   goal ≥ {least}{missed}"),
+        Goal::AtMost(most) => format!("   goal ≤ {most}{missed}"),
     }
-}
-
-const fn missed(missed: bool) -> &'static str {
-    if missed { "   MISSED" } else { "" }
 }
 
 /// The middle of the values; of an even number, the upper one.

@@ -255,7 +255,7 @@ CREATE UNIQUE INDEX upkeep_pkey ON upkeep USING btree (duty)
 CREATE UNIQUE INDEX worker_pkey ON worker USING btree (id)
 function append(given_now bigint, a_queue integer, a_partition integer, ids uuid[], checksums integer[], bodies bytea[], kinds text[], keys text[], content_types text[], headers text[], attempts_max bigint[], retry_at bigint[], retry_in bigint[], stat_kinds text[], stat_counts integer[]) returns bigint
 function crc32(body bytea) returns integer
-function dedup_hold(given_now bigint, a_queue integer, dedup_keys text[], ids uuid[], checksums integer[], windows bigint[]) returns TABLE(message_id uuid, checksum integer)
+function dedup_hold(given_now bigint, a_queue integer, dedup_keys text[], ids uuid[], checksums integer[], windows bigint[]) returns TABLE(message_id uuid, checksum integer, is_new boolean)
 function expired(given_now bigint, a_worker text, since bigint, claims_max integer) returns TABLE(subscription integer, partition integer, to_offset bigint, from_offset bigint, done bit varying, token uuid, worker text, in_hand integer)
 function instant_of(given text) returns bigint
 function lease(given_now bigint, a_queue integer, classes smallint[], lanes smallint[], messages_max integer, bytes_max bigint, hands_empty boolean, a_token uuid, a_worker text) returns TABLE(subscription integer, partition integer, leased_at bigint, to_offset bigint, log_offset bigint, message_id uuid, attempt integer, releases integer, suspect smallint, sent_at bigint, attempts_max bigint, retry_until bigint, checksum integer, kind text, key text, content_type text, headers text, body bytea)

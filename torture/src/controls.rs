@@ -12,7 +12,7 @@ use millpond_testkit::proxy::{Cut, Way};
 use crate::Outcome;
 use crate::child::{Notice, Running};
 use crate::database::Database;
-use crate::server::Server;
+use crate::server::{Server, Way as Reached};
 use crate::stage::{Ending, Stage};
 use crate::wire::Report;
 use crate::work::{EFFECTS, Kind, LEASE, MessageOrder, ONCE, Order, PLAIN};
@@ -38,9 +38,14 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Whether the bug can be put into the store of a database.
-    pub(crate) fn is_for(&self, database: Database) -> bool {
-        self.needs == Needs::Store || database != Database::Sqlite
+    /// Whether the bug can be put into the store of a server.
+    pub(crate) fn is_for(&self, database: Database, way: Reached) -> bool {
+        match self.needs {
+            Needs::Store => true,
+            Needs::Server | Needs::Proxies => database != Database::Sqlite,
+            // It is in a setting of the session, and behind what shares connections there is none.
+            Needs::OwnServer => database != Database::Sqlite && way == Reached::Direct,
+        }
     }
 }
 
@@ -175,7 +180,7 @@ fn play(
     seed: u64,
     sabotage: Option<&'static str>,
 ) -> Outcome<Ending> {
-    let own = (control.needs == Needs::OwnServer).then(|| Server::start(server.database()));
+    let own = (control.needs == Needs::OwnServer).then(|| server.another());
     let mut stage = Stage::set(own.as_ref().unwrap_or(server), dir, seed, &["control"], sabotage)?;
     if control.needs == Needs::Proxies {
         stage.put_proxies()?;
@@ -223,7 +228,7 @@ fn attempt_on_failure(scene: &mut Scene) -> Outcome<()> {
     let killer = MessageOrder { kind: Kind::Killer, ..MessageOrder::steady(5) };
     scene.send(EFFECTS.name(), vec![killer])?;
     for _ in 0..3 {
-        let deadline = Instant::now() + LEASE * 5;
+        let deadline = Instant::now() + STEP_LIMIT;
         while !scene.has_ended(worker) && !scene.is_drained()? {
             if deadline < Instant::now() {
                 return Err("the killing message was not delivered".into());
@@ -428,7 +433,11 @@ impl Scene {
                 self.seen.extend(events.into_iter().map(|event| Event { node: Some(node), ..event }));
             }
             Some(Notice::Ended(node)) => self.ended.push(node),
-            Some(Notice::Report(_, Report::Answered { .. } | Report::Dropped { .. })) | None => {}
+            Some(Notice::Report(
+                _,
+                Report::Answered { .. } | Report::Dropped { .. } | Report::Starved { .. },
+            ))
+            | None => {}
         }
     }
 

@@ -19,6 +19,7 @@ mod plan;
 mod reader;
 mod recorded;
 mod report;
+mod scarce;
 mod sender;
 mod server;
 mod stage;
@@ -40,7 +41,7 @@ use crate::controls::{CONTROLS, Control, Tried};
 use crate::database::Database;
 use crate::plan::Plan;
 use crate::report::Results;
-use crate::server::Server;
+use crate::server::{Server, Way};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -102,6 +103,9 @@ struct Args {
     /// How many calls are made in a run of its own of which most are given up.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=10_000_000))]
     drops: u64,
+    /// Every process reaches Postgres through a pgbouncer that gives each transaction another connection.
+    #[arg(long)]
+    pgbouncer: bool,
     /// The same seed gives the same faults at the same moments.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -167,6 +171,9 @@ fn torture(database: Database, args: &Args) -> Outcome<bool> {
     if database == Database::Sqlite && server_kills + cuts + drops != 0 {
         return Err("SQLite has no server to kill and no connections to cut".into());
     }
+    if args.pgbouncer && database != Database::Postgres {
+        return Err("pgbouncer speaks to Postgres only".into());
+    }
     let plan = Plan { seed, messages, kills, server_kills, cuts, drops };
     let mut temporary = None;
     let dir = match &args.out {
@@ -178,7 +185,8 @@ fn torture(database: Database, args: &Args) -> Outcome<bool> {
     let good = results.good();
     results.print();
     if !good {
-        println!("broken. Again: torture {} {}", database.name(), plan.line());
+        let through = if args.pgbouncer { " --pgbouncer" } else { "" };
+        println!("broken. Again: torture {} {}{through}", database.name(), plan.line());
         println!("faults: {:?}", plan.faults());
         let kept = temporary.map_or(dir, tempfile::TempDir::keep);
         println!("histories: {}", kept.display());
@@ -190,30 +198,33 @@ fn torture(database: Database, args: &Args) -> Outcome<bool> {
 }
 
 fn run(database: Database, args: &Args, plan: Plan, dir: &Path) -> Results {
-    let (commit, server) = (stage::commit(), Server::start(database));
+    let way = if args.pgbouncer { Way::Pgbouncer } else { Way::Direct };
+    let (commit, server) = (stage::commit(), Server::start(database, way));
     let whole = args.only.is_none();
     let chosen = |control: &&Control| {
-        control.is_for(database)
+        control.is_for(database, way)
             && !args.no_controls
             && args.only.as_ref().is_none_or(|only| only == control.name)
     };
     // Side by side: processes wait for leases to end most of the time. A server that is killed is not shared.
-    let (ending, dropped, tried) = std::thread::scope(|scope| {
+    let (ending, others, tried) = std::thread::scope(|scope| {
         let main = whole.then(|| {
             scope.spawn(|| {
-                let own = if plan.server_kills == 0 { Arc::clone(&server) } else { Server::start(database) };
+                let own = if plan.server_kills == 0 { Arc::clone(&server) } else { server.another() };
                 parent::run(&own, &dir.join("run"), plan)
             })
         });
         let drops =
             (whole && plan.drops != 0).then(|| scope.spawn(|| drops::run(&server, &dir.join("drops"), plan)));
+        let scarce = (whole && database != Database::Sqlite)
+            .then(|| scope.spawn(|| scarce::run(&server, &dir.join("scarce"), plan.seed)));
         let tried = try_all(&server, CONTROLS.iter().filter(chosen), dir, plan.seed);
         let panicked = |_| Err("its thread panicked".into());
         let end = |run: std::thread::ScopedJoinHandle<'_, Outcome<_>>| run.join().unwrap_or_else(panicked);
-        (main.map(end), drops.map(end), tried)
+        (main.map(end), drops.into_iter().chain(scarce).map(end).collect(), tried)
     });
     let version = server.version();
-    Results { plan, commit, server: version, ending, dropped, tried, took: Duration::ZERO }
+    Results { plan, commit, server: version, ending, others, tried, took: Duration::ZERO }
 }
 
 /// Runs the controls side by side: they wait for leases to end most of the time.

@@ -248,7 +248,7 @@ impl Log for Recorded {
         self.store.pulse(queues)
     }
 
-    fn changed(&self) -> BoxFuture<'_, ()> {
+    fn changed(&self) -> BoxFuture<'_, Vec<QueueId>> {
         self.store.changed()
     }
 }

@@ -22,8 +22,8 @@ pub(crate) struct Results {
     pub(crate) server: String,
     /// `None`: only controls were run.
     pub(crate) ending: Option<Outcome<Ending>>,
-    /// The run of calls that are given up, if there is one.
-    pub(crate) dropped: Option<Outcome<Ending>>,
+    /// The runs beside it: calls that are given up, connections that are scarce.
+    pub(crate) others: Vec<Outcome<Ending>>,
     pub(crate) tried: Vec<Tried>,
     pub(crate) took: Duration,
 }
@@ -40,6 +40,7 @@ struct Summary {
     server_kills: u64,
     cuts: u64,
     drops: u64,
+    starved: u64,
     left_in_transaction: u64,
     redelivered: u64,
     unfinished: bool,
@@ -55,7 +56,7 @@ impl Results {
     pub(crate) fn good(&self) -> bool {
         let held = |ending: &Outcome<Ending>| ending.as_ref().is_ok_and(Ending::good);
         self.ending.as_ref().is_none_or(held)
-            && self.dropped.as_ref().is_none_or(held)
+            && self.others.iter().all(held)
             && self.tried.iter().all(Tried::good)
     }
 
@@ -74,7 +75,7 @@ impl Results {
     }
 
     fn runs(&self) -> impl Iterator<Item = &Outcome<Ending>> {
-        self.ending.iter().chain(&self.dropped)
+        self.ending.iter().chain(&self.others)
     }
 
     pub(crate) fn json(&self) -> String {
@@ -105,6 +106,7 @@ impl Results {
             server_kills: of_all(|ending| ending.server_kills),
             cuts: of_all(|ending| ending.cuts),
             drops: of_all(|ending| ending.drops),
+            starved: of_all(|ending| ending.starved),
             left_in_transaction: of_all(|ending| ending.left_in_transaction),
             redelivered,
             unfinished,
@@ -131,7 +133,10 @@ fn print_run(ending: &Ending) {
     for fault in &ending.faults {
         println!("wrong: {fault}");
     }
-    let Ending { server_kills, cuts, drops, .. } = ending;
+    let Ending { server_kills, cuts, drops, starved, .. } = ending;
+    if *starved != 0 {
+        println!("{starved} calls found no connection");
+    }
     if server_kills + cuts + drops != 0 {
         println!(
             "the server was killed {server_kills} times, {cuts} connections were cut, {drops} calls given up"

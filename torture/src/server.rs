@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use millpond_testkit::proxy::Proxy;
 use millpond_testkit::servers::mariadb::Mariadb;
+use millpond_testkit::servers::pgbouncer::Pgbouncer;
 use millpond_testkit::servers::postgres::{Fsync, Postgres};
 
 use crate::Outcome;
@@ -13,7 +14,7 @@ use crate::database::Database;
 use crate::reader::Reader;
 
 /// Connections that a store of a child keeps at most, so that many children fit on one server.
-const CONNECTIONS: usize = 4;
+pub(crate) const CONNECTIONS: usize = 4;
 
 /// Sessions of a store whose transaction is older than anything that is done here, and in which nothing is done at the
 /// moment. A store is known by the name of its clients, or by its database.
@@ -28,24 +29,49 @@ const LEFT_IN_MYSQL: &str = "select count(*) from information_schema.innodb_trx 
 pub(crate) enum Server {
     /// SQLite: a file.
     File,
-    Postgres(Postgres),
+    /// With what shares its connections among the processes, if there is something.
+    Postgres(Postgres, Option<Pgbouncer>),
     Mysql(Mariadb),
+}
+
+/// How a server is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    Direct,
+    /// Through a pgbouncer that gives each transaction another connection.
+    Pgbouncer,
 }
 
 impl Server {
     /// Starts one, with settings under which an acknowledged commit is on the disk.
-    pub(crate) fn start(database: Database) -> Arc<Self> {
+    pub(crate) fn start(database: Database, way: Way) -> Arc<Self> {
         Arc::new(match database {
             Database::Sqlite => Self::File,
-            Database::Postgres => Self::Postgres(Postgres::start(Fsync::On, &["max_connections=900"])),
+            Database::Postgres => {
+                let server = Postgres::start(Fsync::On, &["max_connections=900"]);
+                let bouncer = (way == Way::Pgbouncer).then(|| Pgbouncer::start(&server));
+                Self::Postgres(server, bouncer)
+            }
             Database::Mysql => Self::Mysql(Mariadb::start(Fsync::On, &["max-connections=900"])),
         })
+    }
+
+    /// Another one of the kind.
+    pub(crate) fn another(&self) -> Arc<Self> {
+        Self::start(self.database(), self.way())
+    }
+
+    pub(crate) fn way(&self) -> Way {
+        match self {
+            Self::Postgres(_, Some(_)) => Way::Pgbouncer,
+            _ => Way::Direct,
+        }
     }
 
     pub(crate) fn database(&self) -> Database {
         match self {
             Self::File => Database::Sqlite,
-            Self::Postgres(_) => Database::Postgres,
+            Self::Postgres(..) => Database::Postgres,
             Self::Mysql(_) => Database::Mysql,
         }
     }
@@ -57,7 +83,7 @@ impl Server {
         let name = format!("torture_{number}");
         Ok(match self {
             Self::File => format!("sqlite://{}", dir.join("torture.db").display()),
-            Self::Postgres(server) => {
+            Self::Postgres(server, _) => {
                 let url = server.url();
                 format!("{url}?schema={name}&application_name={name}&connections={CONNECTIONS}")
             }
@@ -69,22 +95,32 @@ impl Server {
         })
     }
 
-    /// A proxy before it.
+    /// A proxy before it, and before what shares its connections.
     pub(crate) fn proxy(&self) -> Outcome<Proxy> {
-        Ok(Proxy::start(self.port().ok_or("a file has no connections to cut")?)?)
+        Ok(Proxy::start(self.door().ok_or("a file has no connections to cut")?)?)
     }
 
-    /// The same place, through a proxy.
-    pub(crate) fn through(&self, url: &str, proxy: &Proxy) -> String {
-        let own = format!(":{}/", self.port().unwrap_or(0));
-        url.replacen(&own, &format!(":{}/", proxy.port()), 1)
+    /// The same place as a child reaches it: through a proxy, if there is one.
+    pub(crate) fn through(&self, url: &str, proxy: Option<&Proxy>) -> String {
+        let Some((own, door)) = self.port().zip(self.door()) else { return url.to_owned() };
+        let door = proxy.map_or(door, Proxy::port);
+        url.replacen(&format!(":{own}/"), &format!(":{door}/"), 1)
     }
 
+    /// The port of the server itself.
     fn port(&self) -> Option<u16> {
         match self {
             Self::File => None,
-            Self::Postgres(server) => Some(server.port()),
+            Self::Postgres(server, _) => Some(server.port()),
             Self::Mysql(server) => Some(server.port()),
+        }
+    }
+
+    /// The port at which children reach it.
+    fn door(&self) -> Option<u16> {
+        match self {
+            Self::Postgres(_, Some(bouncer)) => Some(bouncer.port()),
+            _ => self.port(),
         }
     }
 
@@ -92,7 +128,7 @@ impl Server {
     pub(crate) fn kill(&self) {
         match self {
             Self::File => {}
-            Self::Postgres(server) => server.kill_tree(),
+            Self::Postgres(server, _) => server.kill_tree(),
             Self::Mysql(server) => server.crash(),
         }
     }
@@ -101,7 +137,7 @@ impl Server {
     pub(crate) fn start_again(&self) {
         match self {
             Self::File => {}
-            Self::Postgres(server) => server.start_again(),
+            Self::Postgres(server, _) => server.start_again(),
             Self::Mysql(server) => server.start_again(),
         }
     }
@@ -121,7 +157,7 @@ impl Server {
 
     /// Whether what is leased or settled may be forgotten by a crash of the server. A send may not.
     pub(crate) fn forgets_leases(&self) -> bool {
-        matches!(self, Self::Postgres(_))
+        matches!(self, Self::Postgres(..))
     }
 
     /// Its name and version.
@@ -136,10 +172,11 @@ impl Server {
         };
         let version = match self {
             Self::File => Ok(millpond::sqlite::rusqlite::version().to_owned()),
-            Self::Postgres(server) => ask(server.url(), "show server_version"),
+            Self::Postgres(server, _) => ask(server.url(), "show server_version"),
             Self::Mysql(server) => ask(server.url(), "select version()"),
         };
         let version = version.unwrap_or_else(|_| "unknown".to_owned());
-        format!("{} {}", self.database().name(), version.split(' ').next().unwrap_or_default())
+        let through = if self.way() == Way::Pgbouncer { " through pgbouncer" } else { "" };
+        format!("{} {}{through}", self.database().name(), version.split(' ').next().unwrap_or_default())
     }
 }

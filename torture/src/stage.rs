@@ -19,7 +19,7 @@ use crate::chronicle::Chronicle;
 use crate::database::open;
 use crate::drain;
 use crate::reader::Reader;
-use crate::server::Server;
+use crate::server::{CONNECTIONS, Server};
 use crate::work::{QUEUES, kind_plans, queue_plans};
 use crate::worker::Setup;
 
@@ -65,6 +65,8 @@ pub(crate) struct Stage {
     dir: PathBuf,
     pub(crate) server: Arc<Server>,
     url: String,
+    /// What children that are started from now on are told of the connections they may have.
+    connections: usize,
     /// Before the server, where connections of children are to be cut.
     pub(crate) proxies: Option<Proxies>,
     /// The known bug that is switched on in its children.
@@ -111,7 +113,17 @@ impl Stage {
         let chronicle = Arc::new(Chronicle::create(&history, &run, server.forgets_leases())?);
         let (tell, notices) = channel();
         let (dir, server) = (dir.to_owned(), Arc::clone(server));
-        Ok(Self { dir, server, url, proxies: None, sabotage, chronicle, notices, tell })
+        Ok(Self {
+            dir,
+            server,
+            url,
+            connections: CONNECTIONS,
+            proxies: None,
+            sabotage,
+            chronicle,
+            notices,
+            tell,
+        })
     }
 
     /// Children that are started from now on connect through a proxy.
@@ -121,9 +133,15 @@ impl Stage {
         Ok(())
     }
 
+    /// Children that are started from now on keep so many connections at most, beside those of their own threads.
+    pub(crate) fn limit_connections(&mut self, connections: usize) {
+        self.connections = connections;
+    }
+
     pub(crate) fn worker(&self, setup: Setup) -> Outcome<Running> {
-        let Setup { slots, dwell_ms } = setup;
-        self.start("worker", &["--slots", &slots.to_string(), "--dwell-ms", &dwell_ms.to_string()])
+        let Setup { slots, dwell_ms, hold_ms } = setup;
+        let [slots, dwell, hold] = [slots as u64, dwell_ms, hold_ms].map(|number| number.to_string());
+        self.start("worker", &["--slots", &slots, "--dwell-ms", &dwell, "--hold-ms", &hold])
     }
 
     pub(crate) fn sender(&self) -> Outcome<Running> {
@@ -138,10 +156,9 @@ impl Stage {
     fn start(&self, role: &'static str, args: &[&str]) -> Outcome<Running> {
         let log = OpenOptions::new().create(true).append(true).open(self.dir.join("children.log"))?;
         let mut command = Command::new(std::env::current_exe()?);
-        let url = match &self.proxies {
-            Some(proxies) => self.server.through(&self.url, proxies.of(role)),
-            None => self.url.clone(),
-        };
+        let proxy = self.proxies.as_ref().map(|proxies| proxies.of(role));
+        let url = self.server.through(&self.url, proxy);
+        let url = url.replacen(&allowed(CONNECTIONS), &allowed(self.connections), 1);
         command.args([role, "--url", &url]).args(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).env_remove(SABOTAGE);
         if let Some(name) = self.sabotage {
@@ -216,7 +233,16 @@ impl Stage {
         let longest_stall = self.chronicle.longest_stall()?;
         let cuts = self.proxies.as_ref().map_or(0, Proxies::made);
         let server_kills = self.chronicle.server_kills();
-        Ok(Ending { verdict, faults, longest_stall, left_in_transaction, cuts, server_kills, drops: 0 })
+        Ok(Ending {
+            verdict,
+            faults,
+            longest_stall,
+            left_in_transaction,
+            cuts,
+            server_kills,
+            drops: 0,
+            starved: 0,
+        })
     }
 
     /// Looked at for a while, while the children are there still: one that is about to end is not left.
@@ -257,12 +283,19 @@ pub(crate) struct Ending {
     pub(crate) cuts: u64,
     /// Calls that were given up before their answer.
     pub(crate) drops: u64,
+    /// Calls that found no connection.
+    pub(crate) starved: u64,
 }
 
 impl Ending {
     pub(crate) fn good(&self) -> bool {
         self.verdict.held() && self.faults.is_empty()
     }
+}
+
+/// The parameter of a URL.
+fn allowed(connections: usize) -> String {
+    format!("connections={connections}")
 }
 
 /// Opens the store in this process for one use of it.

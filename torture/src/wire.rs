@@ -28,6 +28,11 @@ pub(crate) enum Report {
         /// How many were given up before their answer.
         drops: u64,
     },
+    /// A handler's transaction could not begin, because every connection was busy for too long.
+    Starved {
+        /// The error names the setting.
+        named: bool,
+    },
 }
 
 /// Exit code of a child whose parent is gone.

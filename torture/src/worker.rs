@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use crate::database::{EffectRow, open_patiently, write_alone, write_effect};
 use crate::recorded::Recorded;
 use crate::stage::SABOTAGE;
-use crate::wire::Reporter;
+use crate::wire::{Report, Reporter};
 use crate::work::{Kind, QUEUES, Work, has_effects};
 
 /// The name of the one bug that is the handler's, not the store's.
@@ -43,11 +43,14 @@ pub(crate) struct Setup {
     /// How long what was taken over is held back before it is settled.
     #[arg(long, default_value_t = 0)]
     pub(crate) dwell_ms: u64,
+    /// How long a handler holds its transaction before it writes.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) hold_ms: u64,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { slots: 8, dwell_ms: 0 }
+        Self { slots: 8, dwell_ms: 0, hold_ms: 0 }
     }
 }
 
@@ -66,7 +69,8 @@ async fn work(url: &str, setup: Setup) -> Result<()> {
     let recorded: Arc<dyn Store> = Arc::new(Recorded::new(store, Arc::clone(&reporter), dwell));
     let pond = Pond::with_store(Arc::clone(&recorded));
     let acks_first = std::env::var(SABOTAGE).is_ok_and(|name| name == ACK_BEFORE_COMMIT);
-    let desk = Arc::new(Desk { reporter, acks_first, url: url.to_owned() });
+    let hold = Duration::from_millis(setup.hold_ms);
+    let desk = Arc::new(Desk { reporter, acks_first, hold, url: url.to_owned() });
     let mut worker = Worker::new(&pond)
         .state(desk)
         .concurrency(setup.slots)
@@ -105,6 +109,7 @@ async fn retain(store: Arc<dyn Store>) {
 struct Desk {
     reporter: Arc<Reporter>,
     acks_first: bool,
+    hold: Duration,
     url: String,
 }
 
@@ -150,7 +155,10 @@ fn again() -> Verdict {
 }
 
 async fn commit(job: &Job<Work>, desk: &Desk) -> Result<()> {
-    let Begun::Open(mut unit) = job.begin().await? else { return Ok(()) };
+    let begun = job.begin().await;
+    desk.look_whether_starved(&begun);
+    let Begun::Open(mut unit) = begun? else { return Ok(()) };
+    sleep(desk.hold).await;
     write_effect(&mut unit, &desk.url, row(job)).await?;
     let committed = unit.commit().await;
     match &committed {
@@ -174,6 +182,15 @@ fn row(job: &Job<Work>) -> EffectRow {
 }
 
 impl Desk {
+    /// Tells of a call that found no connection, and whether it names the setting.
+    fn look_whether_starved(&self, begun: &Result<Begun>) {
+        let Err(error) = begun else { return };
+        let causes = error.causes();
+        if error.code() == Code::StoreUnavailable && causes.contains("were busy for") {
+            self.reporter.send(&Report::Starved { named: causes.contains("`?connections=`") });
+        }
+    }
+
     fn report(&self, job: &Job<Work>, op: Op, ph: Phase, err: Option<&str>) {
         self.reporter.events(vec![Event {
             queue: Some(job.queue.to_string()),

@@ -10,3 +10,4 @@ pub mod run;
 pub mod services;
 pub mod sizes;
 pub mod steps;
+pub mod stores;

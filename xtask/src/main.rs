@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
 use xtask::guard::text::TASKS;
-use xtask::{adapters, examples, help, repo, services, sizes, steps};
+use xtask::{adapters, examples, help, repo, services, sizes, steps, stores};
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
@@ -19,6 +19,7 @@ fn main() -> ExitCode {
         "reference" if rest.is_empty() => {
             become_cargo(&["run", "--quiet", "-p", "millpond-cli", "--", "reference", "docs"])
         }
+        "stores" if rest.is_empty() => stores::write(),
         "services" if rest == ["install"] => services::install(),
         "services" if rest.is_empty() => services::status(),
         "adapters" if rest.is_empty() => adapters::run(),

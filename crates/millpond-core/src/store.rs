@@ -370,8 +370,8 @@ pub trait Log: Send + Sync {
     fn pulse(&self, queues: Vec<QueueId>) -> BoxFuture<'_, Result<Pulse>>;
 
     /// Waits until another process may have written after this call, whenever the future is polled: a hint, never a
-    /// promise.
-    fn changed(&self) -> BoxFuture<'_, ()>;
+    /// promise. Answers the queues whose logs are known to have grown; more may have.
+    fn changed(&self) -> BoxFuture<'_, Vec<QueueId>>;
 }
 
 /// The outbox of one store: messages that may not be worked on yet.

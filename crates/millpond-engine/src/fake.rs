@@ -71,6 +71,8 @@ pub(crate) struct FakeStore {
     pub(crate) finished: Mutex<Vec<(i64, HookEnd)>>,
     declarations: AtomicUsize,
     hangs: AtomicBool,
+    away: AtomicBool,
+    taken_over: tokio::sync::Notify,
     closed: AtomicBool,
     relays: AtomicUsize,
     relayed: Notify,
@@ -175,6 +177,16 @@ impl FakeStore {
     /// Messages of transactions of others are there from this look on.
     pub(crate) fn arrive_after(&self, looks: usize) {
         self.arrive_after.store(looks, Ordering::Relaxed);
+    }
+
+    /// From now on takeovers fail, or do so no longer.
+    pub(crate) fn go_away(&self, away: bool) {
+        self.away.store(away, Ordering::Relaxed);
+    }
+
+    /// Once a takeover was answered.
+    pub(crate) async fn taken_over(&self) {
+        self.taken_over.notified().await;
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -286,7 +298,11 @@ impl port::Log for FakeStore {
     }
 
     fn take_over(&self, _: port::TakeOver) -> BoxFuture<'_, Result<Vec<port::TakenOver>>> {
-        self.refuse()
+        if self.away.load(Ordering::Relaxed) {
+            return self.answer(Err(Error::new(Code::StoreUnavailable, "take over in a fake store")));
+        }
+        self.taken_over.notify_one();
+        self.answer(Ok(Vec::new()))
     }
 
     fn begin(&self, _: ClaimRef, _: Offset, _: std::time::Duration) -> BoxFuture<'_, Result<port::Begun>> {
@@ -298,7 +314,7 @@ impl port::Log for FakeStore {
         self.refuse()
     }
 
-    fn changed(&self) -> BoxFuture<'_, ()> {
+    fn changed(&self) -> BoxFuture<'_, Vec<QueueId>> {
         Box::pin(std::future::pending())
     }
 }

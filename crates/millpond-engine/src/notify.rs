@@ -81,7 +81,7 @@ impl Notify {
     pub async fn run(self, pond: &Pond, stop: CancellationToken) {
         let mut watcher =
             Watcher { notify: self, pond, throttle: Throttle::new(EVERY), seen: Seen::default() };
-        let mut patience = Patience::new();
+        let mut patience = Patience::unhurried();
         let mut wait = LOOK_EVERY.mul_f64(roll());
         while pause(&stop, wait).await {
             match watcher.look().await {

@@ -4,9 +4,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const FIRST: Duration = Duration::from_millis(100);
-const LONGEST: Duration = Duration::from_secs(30);
 
-/// The wait after each error in a row: 100 ms doubling to 30 s, ± 20 %.
+/// What messages wait for goes on this soon after the store is back, however long it was away.
+pub(crate) const LONGEST: Duration = Duration::from_secs(5);
+
+/// What nobody waits for.
+const LONGEST_UNHURRIED: Duration = Duration::from_secs(30);
+
+/// The wait after each error in a row: 100 ms doubling to a longest one, ± 20 %.
 #[derive(Debug)]
 pub(crate) struct Patience {
     next: Duration,
@@ -16,6 +21,11 @@ pub(crate) struct Patience {
 impl Patience {
     pub(crate) const fn new() -> Self {
         Self::up_to(LONGEST)
+    }
+
+    /// For what nobody waits for.
+    pub(crate) const fn unhurried() -> Self {
+        Self::up_to(LONGEST_UNHURRIED)
     }
 
     pub(crate) const fn up_to(longest: Duration) -> Self {

@@ -60,7 +60,8 @@ impl PulseLoop {
             tokio::select! {
                 () = self.stop.cancelled() => return,
                 () = sleep(wait) => {}
-                () = &mut changed => {}
+                // Its log has grown: the worker need not wait for what the pulse will say.
+                queues = &mut changed => queues.into_iter().for_each(|queue| self.pond.wake(queue)),
                 () = self.pond.outbox_written() => {}
             }
             // From before it asks: a hint that comes meanwhile is kept, and the next wait ends at once.

@@ -12,7 +12,7 @@ use millpond_core::time::Timestamp;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::patience::{Patience, roll};
+use crate::patience::{LONGEST, Patience, roll};
 use crate::pond::Pond;
 use crate::renewal::{LeaseWatch, pause};
 
@@ -38,7 +38,7 @@ pub(crate) struct Reclaim {
 
 impl Reclaim {
     pub(crate) async fn run(&self) {
-        let mut patience = Patience::new();
+        let mut patience = Patience::up_to(longest_wait(self.watch.lease()));
         let mut wait = EVERY;
         while pause(&self.stop, wait).await {
             match self.page().await {
@@ -78,6 +78,12 @@ impl Reclaim {
     }
 }
 
+/// The longest wait after an error. A store that goes away again and again is back for a short while only: who waits much
+/// longer than a renewal takes finds it away each time, and nobody reclaims.
+fn longest_wait(lease: Duration) -> Duration {
+    LONGEST.min(lease / 3 + EVERY)
+}
+
 /// What becomes of the messages of a claim that was lost.
 pub fn verdicts(claim: &TakenOver, now: Timestamp) -> SettleClaim {
     let done = claim.done.iter().map(|offset| item(*offset, None, Settlement::Done));
@@ -104,5 +110,50 @@ fn item(offset: Offset, kind: Option<&str>, settlement: Settlement) -> SettleIte
         error: None,
         class: None,
         run: Duration::ZERO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant as HostInstant;
+
+    use millpond_core::store::Renewed;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::fake::FakeStore;
+
+    /// As a worker has it whose lease was granted just now.
+    fn watch(lease: Duration) -> Arc<LeaseWatch> {
+        let now = Timestamp::from_secs(1);
+        let renewed = Renewed { now, claims: Vec::new(), wish: None, cancels: Vec::new() };
+        Arc::new(LeaseWatch::new(lease, HostInstant::now(), &renewed))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_an_outage_of_any_length_it_looks_again_soon() {
+        for (lease, bound) in [(3, 2), (30, 5), (3_600, 5)] {
+            let (store, stop) = (Arc::new(FakeStore::default()), CancellationToken::new());
+            let reclaim = Reclaim {
+                pond: Pond::new(store.clone()),
+                worker: "w".to_owned(),
+                watch: watch(Duration::from_secs(lease)),
+                stop: stop.clone(),
+                dropped: Arc::default(),
+            };
+            store.go_away(true);
+            let running = tokio::spawn(async move { reclaim.run().await });
+            assert!(pause(&stop, Duration::from_secs(600)).await);
+            store.go_away(false);
+            let back = Instant::now();
+            store.taken_over().await;
+            let bound = Duration::from_secs(bound).mul_f64(1.21);
+            assert!(back.elapsed() < bound, "lease {lease} s: {:?}", back.elapsed());
+            let looked = Instant::now();
+            store.taken_over().await;
+            assert!(looked.elapsed() < EVERY + Duration::from_millis(10), "and then as ever");
+            stop.cancel();
+            running.await.unwrap();
+        }
     }
 }

@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::job::CancelCause;
-use crate::patience::{Patience, roll};
+use crate::patience::{LONGEST, Patience, roll};
 use crate::pond::Pond;
 use crate::worker::hands::Hands;
 use crate::worker::orders::Orders;
@@ -50,6 +50,11 @@ impl LeaseWatch {
         let until = asked + lease - lease / 10;
         let inner = Mutex::new(Inner { until, database, in_touch_since: Some(renewed.now) });
         Self { inner, lease, lost: AtomicBool::new(false), renewed: Notify::new() }
+    }
+
+    /// How long the lease lasts that is renewed.
+    pub(crate) fn lease(&self) -> Duration {
+        self.lease
     }
 
     /// Database time, as far as is known here. Only for what the database itself does not decide.
@@ -130,7 +135,7 @@ impl Renewer {
 
     async fn run(self) {
         let period = self.heartbeat.lease / 3;
-        let mut patience = Patience::up_to(period / 2);
+        let mut patience = Patience::up_to(LONGEST.min(period / 2));
         let mut wait = period;
         loop {
             tokio::select! {

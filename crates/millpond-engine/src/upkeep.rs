@@ -26,7 +26,7 @@ pub(crate) struct Upkeep {
 
 impl Upkeep {
     pub(crate) async fn run(&self) {
-        let mut patience = Patience::new();
+        let mut patience = Patience::unhurried();
         let mut wait = EVERY.mul_f64(roll());
         while pause(&self.stop, wait).await {
             match self.pond.store().retain(self.node.clone(), ROWS_MAX).await {

@@ -40,7 +40,7 @@ group by 1;
 
 -- name: inspect_listeners
 -- Walks the workers, which are few.
-select queues from millpond_worker where lease_until > $now and not stopped;
+select queues from millpond_worker where lease_until > $1 and not stopped;
 
 -- name: inspect_workers
 -- Walks the workers, which are few.

@@ -8,10 +8,15 @@ select next_offset, published_at into @base, @published from millpond_log_partit
 set @the_time = $now, @published = greatest(@published, $now);
 
 -- name: log_append
--- A deadline is given as an instant or as a wait.
+-- A deadline is an instant, or so much after the time of before.
 insert into millpond_log (`partition`, log_offset, published_at, message_id, checksum, body, kind, `key`, content_type, headers,
                           attempts_max, retry_until)
-values {($1, @base + $2, @published, $3, $4, $5, $6, $7, $8, $9, $10, coalesce($11, @the_time + $12))};
+values {($1, @base + $2, @published, $3, $4, $5, $6, $7, $8, $9, $10, $11)};
+
+-- name: log_append_bare
+-- Most messages have a body and nothing else. The server takes each value of a row apart, nulls too.
+insert into millpond_log (`partition`, log_offset, published_at, message_id, checksum, body)
+values {($1, @base + $2, @published, $3, $4, $5)};
 
 -- name: log_append_end
 -- Served by the primary key.

@@ -3,12 +3,15 @@
 -- message. Served by outbox_message.
 select message_id from millpond_outbox where message_id in ($1) and subscription_id = 0;
 
+-- name: outbox_put_time
+-- Once for all rows, because every value of a row is parsed. Reads no table.
+set @the_time = $now;
+
 -- name: outbox_put
 -- Sent in a transaction, or to be due later. What is there is served by outbox_message.
 insert into millpond_outbox (message_id, queue_id, class, lane, reason, ready_at, created_at, sent_at, attempt, releases,
                              suspect, checksum, body, kind, `key`, content_type, headers, attempts_max, retry_until)
-values {($1, $2, $3, 0, $4, coalesce($5, $now + $6, $now), $now, $now, 0, 0,
-         0, $7, $8, $9, $10, $11, $12, $13, coalesce($14, $now + $15))}
+values {($1, $2, $3, 0, $4, $5, @the_time, @the_time, 0, 0, 0, $6, $7, $8, $9, $10, $11, $12, $13)}
 on duplicate key update message_id = values(message_id);
 
 -- name: outbox_due
@@ -45,19 +48,26 @@ select min(ready_at) from millpond_outbox;
 -- name: stat_sent
 insert into millpond_stat_delta (queue_id, kind, minute, sent) values {($1, $2, $now div 60000000, $3)};
 
+-- name: dedup_hold_begin
+-- Reads no table.
+set @millpond_held = '';
+
 -- name: dedup_hold
 -- Holds dedup keys, in their order. A key that another transaction holds is waited for, so this comes before the append
--- lock (R16). The end of the window is written last: what is compared before is the stored one.
+-- lock (R16). The end of the window is written last: what is compared before is the stored one. Messages whose key was
+-- held before, perhaps by themselves, are noted in `@millpond_held`.
 -- What is there is served by the primary key.
 insert into millpond_dedup (queue_id, dedup_key, message_id, checksum, expires_at)
 values {($1, $2, $3, $4, $now + $5)}
 on duplicate key update message_id = if(expires_at <= $now, values(message_id), message_id),
-                        checksum = if(expires_at <= $now, values(checksum), checksum),
+                        checksum = if(expires_at <= $now, values(checksum),
+                                      if((@millpond_held := concat(@millpond_held, hex(values(message_id)))) is null, checksum, checksum)),
                         expires_at = if(expires_at <= $now, values(expires_at), expires_at);
 
 -- name: dedup_holders
 -- Served by the primary key.
-select dedup_key, message_id, checksum from millpond_dedup where queue_id = $1 and dedup_key in ($2);
+select dedup_key, message_id, checksum, coalesce(locate(hex(message_id), @millpond_held) % 32 = 1, 0)
+from millpond_dedup where queue_id = $1 and dedup_key in ($2);
 
 -- name: partition_find
 -- Served by log_partition_part.

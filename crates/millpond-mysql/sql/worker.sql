@@ -34,14 +34,22 @@ select 1 from millpond_worker where id = $1 for update;
 -- name: pulse
 -- Of the asked queues: each part that has messages beyond the cursor, paused queues left out. What is cancelled there is
 -- not ready; a lease must pass it all the same. And, in every row, the time, when the next outbox row is due, and the
--- number of the declarations. A few look-ups a part, served by log_partition_part, subscription_name and primary keys; the
--- outbox by outbox_ready.
+-- number of the declarations; and, if that is asked, whether any claim outlived its lease (see claim_expired, which is
+-- stricter). A few look-ups a part, served by log_partition_part, subscription_name and primary keys; the outbox by
+-- outbox_ready; claims by claim_worker and claim_expires, the last part of which walks claim_worker.
 select $now, (select min(ready_at) from millpond_outbox), (select number from millpond_declarations where only_one = 1),
        h.queue_id, h.class, h.lane,
        h.next_offset - 1 - h.cursor_at - (select count(*) from millpond_cancel x
                                           where x.subscription_id = h.subscription_id and x.`partition` = h.id
                                                 and x.log_offset > h.cursor_at),
-       (select l.published_at from millpond_log l where l.`partition` = h.id and l.log_offset = h.cursor_at + 1)
+       (select l.published_at from millpond_log l where l.`partition` = h.id and l.log_offset = h.cursor_at + 1),
+       $2 and (
+           exists (select 1 from millpond_worker w join millpond_claim c on c.worker = w.id
+                   where w.lease_until <= $now and c.expires_at is null and c.token is not null)
+           or exists (select 1 from millpond_claim c where c.expires_at <= (select $now) and c.token is not null)
+           or exists (select 1 from millpond_claim c
+                      where c.worker is not null and c.token is not null and c.expires_at is null
+                            and not exists (select 1 from millpond_worker w where w.id = c.worker)))
 from (select 1) one
 left join (
     select p.id, p.queue_id, p.class, p.lane, p.next_offset, s.id as subscription_id,

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use millpond_core::error::{Code, Error};
 use millpond_core::message::{Due, Headers, MessageId, NewMessage};
@@ -9,6 +10,7 @@ use millpond_core::pick::Lane;
 use millpond_core::reason::OutboxReason;
 use millpond_core::store::{QueueId, Stored};
 use millpond_core::time::micros;
+pub(crate) use millpond_sql::queues::number;
 use uuid::Uuid;
 
 use crate::connection::Connection;
@@ -58,25 +60,58 @@ pub(crate) async fn partition_of(connection: &Connection, queue: i32, class: u8,
     Ok(connection.row("partition_find", &[&queue, &class, &lane]).await?.get(0))
 }
 
-/// The number of a queue, as the database holds it.
-pub(crate) fn number(queue: QueueId) -> i32 {
-    i32::try_from(queue.0).expect("the database gave it out as a 32-bit number")
+/// The places of the answers about one partition that is appended to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Appended {
+    /// Once this one is there, the lock is held.
+    pub(crate) lock: usize,
+    /// It has the offset of the first message.
+    pub(crate) base: usize,
 }
 
-/// Adds what appends messages to one partition, in the order given; answers the place of the answer that has the offset
-/// of the first. The lock and what is read behind it are statements of their own (R1).
+/// Adds what appends messages to one partition, in the order given. The lock and what is read behind it are statements
+/// of their own (R1).
 pub(crate) fn append_log(
     script: &mut Script<'_>,
     queue: QueueId,
     partition: i32,
     messages: &[&NewMessage],
-) -> Tried<usize> {
+) -> Tried<Appended> {
+    let lock = script.add("log_append_lock", &[&partition])?;
+    script.add("log_append_time", &[])?;
+    let part = Cell::Int(partition.into());
+    if messages.iter().all(|message| is_bare(message)) {
+        let rows = (0_i64..).zip(messages).map(|(place, message)| {
+            let checksum = i64::from(checksum(&message.body)).into();
+            [part, place.into(), message.id.0.into(), checksum, message.body.as_slice().into()]
+        });
+        script.add_rows("log_append_bare", &[], rows)?;
+    } else {
+        add_rows(script, part, messages)?;
+    }
+    script.add("log_append_end", &[&partition, &messages.len()])?;
+    add_sent(script, queue, &by_kind(messages.iter().copied()))?;
+    let base = script.add("log_append_base", &[])?;
+    Ok(Appended { lock, base })
+}
+
+/// Whether a message has nothing but its body.
+fn is_bare(message: &NewMessage) -> bool {
+    message.kind.is_none()
+        && message.key.is_none()
+        && message.content_type.is_none()
+        && message.headers.is_empty()
+        && message.attempts_max.is_none()
+        && message.retry_until.is_none()
+}
+
+/// Adds rows of the log with everything that a message can have.
+fn add_rows(script: &mut Script<'_>, partition: Cell<'_>, messages: &[&NewMessage]) -> Tried<()> {
     let headers: Vec<Option<String>> =
         messages.iter().map(|message| headers_text(&message.headers)).collect();
-    let mut rows: Vec<[Cell<'_>; 12]> = Vec::with_capacity(messages.len());
-    for ((place, message), headers) in (0_i64..).zip(messages).zip(&headers) {
-        rows.push([
-            i64::from(partition).into(),
+    let rows = (0_i64..).zip(messages).zip(&headers).map(|((place, message), headers)| -> [Cell<'_>; 11] {
+        [
+            partition,
             place.into(),
             message.id.0.into(),
             i64::from(checksum(&message.body)).into(),
@@ -86,16 +121,10 @@ pub(crate) fn append_log(
             message.content_type.as_deref().into(),
             headers.as_deref().into(),
             message.attempts_max.map(i64::from).into(),
-            instant(message.retry_until).into(),
-            wait(message.retry_until).into(),
-        ]);
-    }
-    script.add("log_append_lock", &[&partition])?;
-    script.add("log_append_time", &[])?;
-    script.add_rows("log_append", &[], rows)?;
-    script.add("log_append_end", &[&partition, &messages.len()])?;
-    add_sent(script, queue, &by_kind(messages.iter().copied()))?;
-    script.add("log_append_base", &[])
+            due(message.retry_until),
+        ]
+    });
+    script.add_rows("log_append", &[], rows).map(drop)
 }
 
 /// Adds to the counters of what was sent.
@@ -124,15 +153,13 @@ pub(crate) fn put_outbox(script: &mut Script<'_>, queue: QueueId, messages: &[&N
     };
     let headers: Vec<Option<String>> =
         messages.iter().map(|message| headers_text(&message.headers)).collect();
-    let mut rows: Vec<[Cell<'_>; 15]> = Vec::with_capacity(messages.len());
-    for (message, headers) in messages.iter().zip(&headers) {
-        rows.push([
+    let rows = messages.iter().zip(&headers).map(|(message, headers)| -> [Cell<'_>; 13] {
+        [
             message.id.0.into(),
             i64::from(number(queue)).into(),
             i64::from(message.priority).into(),
             reason(message).into(),
-            instant(message.due).into(),
-            wait(message.due).into(),
+            due(message.due.or(Some(Due::In(Duration::ZERO)))),
             i64::from(checksum(&message.body)).into(),
             message.body.as_slice().into(),
             message.kind.as_deref().into(),
@@ -140,10 +167,10 @@ pub(crate) fn put_outbox(script: &mut Script<'_>, queue: QueueId, messages: &[&N
             message.content_type.as_deref().into(),
             headers.as_deref().into(),
             message.attempts_max.map(i64::from).into(),
-            instant(message.retry_until).into(),
-            wait(message.retry_until).into(),
-        ]);
-    }
+            due(message.retry_until),
+        ]
+    });
+    script.add("outbox_put_time", &[])?;
     script.add_rows("outbox_put", &[], rows)?;
     add_sent(script, queue, &by_kind(messages.iter().copied()))
 }
@@ -212,20 +239,23 @@ async fn hold(connection: &Connection, queue: QueueId, messages: &[NewMessage]) 
             micros(dedup.window).min(i64::MAX / 2).into(),
         ]
     });
+    script.add("dedup_hold_begin", &[])?;
     script.add_rows::<5>("dedup_hold", &[], rows)?;
     let keys = List(keyed.iter().map(|(_, _, dedup)| dedup.key.as_str()).collect());
     let place = script.add("dedup_holders", &[&number(queue), &keys])?;
     let answers = connection.script(script).await?;
-    let holders: HashMap<&str, (Uuid, i32)> =
-        answers[place].rows.iter().map(|row| (row.get(0), (row.get(1), row.get(2)))).collect();
+    let holders: HashMap<&str, (Uuid, i32, bool)> =
+        answers[place].rows.iter().map(|row| (row.get(0), (row.get(1), row.get(2), row.get(3)))).collect();
     let mut conflict: Option<(usize, Error)> = None;
     for (index, message, dedup) in &keyed {
-        let Some((holder, held)) = holders.get(dedup.key.as_str()).copied() else { continue };
-        if holder == message.id.0 {
+        let Some((holder, held, before)) = holders.get(dedup.key.as_str()).copied() else { continue };
+        // A call that is repeated under the same ids, because its answer was lost, finds itself.
+        if holder == message.id.0 && !before {
             continue;
         }
         stored[*index] = Stored::Duplicate { of: MessageId(holder) };
-        if held != checksum(&message.body) && conflict.as_ref().is_none_or(|(first, _)| index < first) {
+        let is_other = holder != message.id.0 && held != checksum(&message.body);
+        if is_other && conflict.as_ref().is_none_or(|(first, _)| index < first) {
             let why = format!("key `{}` is held by message {holder} with another body", dedup.key);
             let refused = Error::new(Code::DedupConflict, "send a message with a dedup key");
             conflict = Some((*index, refused.because(why).at(*index)));
@@ -254,6 +284,14 @@ fn by_kind<'m>(messages: impl Iterator<Item = &'m NewMessage>) -> BTreeMap<&'m s
 /// The checksum of a body, as the database holds it.
 pub(crate) fn checksum(body: &[u8]) -> i32 {
     crc32fast::hash(body).cast_signed()
+}
+
+/// A due time as a value of a row.
+fn due(due: Option<Due>) -> Cell<'static> {
+    match wait(due) {
+        Some(wait) => Cell::Later(wait),
+        None => instant(due).into(),
+    }
 }
 
 /// The instant of a due time that names one.

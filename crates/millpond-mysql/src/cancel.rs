@@ -9,12 +9,11 @@ use millpond_core::message::MessageId;
 use millpond_core::reason::{DropReason, EventKind, OutboxReason};
 use millpond_core::state::{Place, State};
 use millpond_core::store::Changed;
+use millpond_sql::find::{LogPlace, in_log};
 
-use crate::cell::{id_if_any, number};
 use crate::connection::Param;
 use crate::error::Tried;
 use crate::event::NewEvent;
-use crate::find::{LogPlace, in_log};
 use crate::literal::List;
 use crate::operate::Change;
 use crate::queues::queue_of;
@@ -122,7 +121,7 @@ impl Change<'_> {
     async fn cancel_ready(&self, id: MessageId, found: &LogPlace, detail: &str) -> Tried<()> {
         let place: [Param<'_>; 2] = [&found.partition, &found.offset];
         let row = self.connection.row("log_identity", &place).await?;
-        let (attempt, releases) = (number(&row, 1), number(&row, 2));
+        let (attempt, releases): (u32, u32) = (row.get(1), row.get(2));
         let (kind, queue): (Option<String>, i32) = (row.get(3), row.get(4));
         let group = self.cancelled_group(queue, kind.as_deref(), detail).await?;
         let params: [Param<'_>; 7] = [
@@ -166,7 +165,7 @@ impl Change<'_> {
     pub(crate) async fn waiting(&self, id: MessageId) -> Tried<Option<Waiting>> {
         let row = self.connection.row_if_any("outbox_find", &[&id.0]).await?;
         Ok(row.map(|row| {
-            let attempt = number(&row, 3);
+            let attempt: u32 = row.get(3);
             let reason = OutboxReason::parse(row.get(5)).unwrap_or(OutboxReason::Delay);
             let state = State::of(Place::Outbox { reason, attempt });
             Waiting {
@@ -174,7 +173,7 @@ impl Change<'_> {
                 queue: row.get(1),
                 kind: row.get(2),
                 attempt,
-                releases: number(&row, 4),
+                releases: row.get(4),
                 state,
             }
         }))
@@ -183,7 +182,7 @@ impl Change<'_> {
     /// The dead letter that a message became.
     pub(crate) async fn dead(&self, id: MessageId) -> Tried<Option<Dead>> {
         let row = self.connection.row_if_any("dead_letter_look", &[&id.0]).await?;
-        Ok(row.map(|row| Dead { redriven_as: id_if_any(&row, 1) }))
+        Ok(row.map(|row| Dead { redriven_as: row.get(1) }))
     }
 }
 

@@ -13,7 +13,8 @@ use crate::lane::Lane;
 use crate::location::Location;
 use crate::migrate::{self, Migration};
 use crate::pool::Pool;
-use crate::sender::Sender;
+use crate::quiet::Quiet;
+use crate::sender::{Sender, UNDER_WAY_MAX};
 
 /// Begins one that reads, with one snapshot for all of its statements.
 const ONE_MOMENT: [&str; 2] = [
@@ -42,6 +43,7 @@ pub struct MysqlStore {
     pub(crate) renewal: Lane,
     pub(crate) sender: Sender,
     pub(crate) target: Arc<Target>,
+    pub(crate) quiet: Arc<Quiet>,
 }
 
 impl std::fmt::Debug for MysqlStore {
@@ -66,10 +68,10 @@ impl MysqlStore {
         let main = Lane::start("millpond-mysql", pool(connections_max))?;
         let (opening, migrate) = (Arc::clone(&target), options.migrate);
         main.spawn("open the store", async move |_| prepare(&opening, migrate).await).await??;
-        // Each has its connection for itself: sends wait for no lease, and a renewal waits for nothing.
+        // Each has its connections for itself: sends wait for no lease, and a renewal waits for nothing.
         let renewal = Lane::start("millpond-renewal", pool(1))?;
-        let sender = Sender::start(Lane::start("millpond-sender", pool(1))?).await?;
-        Ok(Self { main, renewal, sender, target })
+        let sender = Sender::start(Lane::start("millpond-sender", pool(UNDER_WAY_MAX))?).await?;
+        Ok(Self { main, renewal, sender, target, quiet: Arc::default() })
     }
 
     /// Runs a read.

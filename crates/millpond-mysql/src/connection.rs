@@ -229,17 +229,28 @@ impl Connection {
 
     /// Runs a script; one answer for each statement.
     pub(crate) async fn script(&self, script: Script<'_>) -> Tried<Vec<Answer>> {
+        self.script_told(script, |_| {}).await
+    }
+
+    /// The same; `told` hears the place of each answer as it comes.
+    async fn script_told(&self, script: Script<'_>, told: impl Fn(usize)) -> Tried<Vec<Answer>> {
         let mut answers = Vec::new();
         for packet in script.into_packets() {
-            answers.extend(self.packet(packet).await?);
+            let before = answers.len();
+            answers.extend(self.packet(packet, |place| told(before + place)).await?);
         }
         Ok(answers)
     }
 
-    /// Runs a script that begins a transaction and commits it. After an error nothing of it is done.
-    pub(crate) async fn script_of_transaction(&self, script: Script<'_>) -> Tried<Vec<Answer>> {
+    /// Runs a script that begins a transaction and commits it. After an error nothing of it is done. `told` hears the
+    /// place of each answer as it comes.
+    pub(crate) async fn script_of_transaction(
+        &self,
+        script: Script<'_>,
+        told: impl Fn(usize),
+    ) -> Tried<Vec<Answer>> {
         self.in_transaction.store(true, Ordering::Relaxed);
-        let answers = self.script(script).await;
+        let answers = self.script_told(script, told).await;
         match &answers {
             Ok(_) => self.in_transaction.store(false, Ordering::Relaxed),
             Err(_) => self.rollback().await,
@@ -247,20 +258,20 @@ impl Connection {
         answers
     }
 
-    async fn packet(&self, packet: Packet) -> Tried<Vec<Answer>> {
+    async fn packet(&self, packet: Packet, told: impl Fn(usize)) -> Tried<Vec<Answer>> {
         // A future that is dropped half-way leaves the connection broken.
         self.broken.store(true, Ordering::Relaxed);
-        let answered = self.exchange(packet).await;
+        let answered = self.exchange(packet, told).await;
         let alive = answered.as_ref().err().is_none_or(|error| !error.is_fatal());
         self.broken.store(!alive, Ordering::Relaxed);
         Ok(answered?)
     }
 
-    async fn exchange(&self, packet: Packet) -> Result<Vec<Answer>, ServerError> {
+    async fn exchange(&self, packet: Packet, told: impl Fn(usize)) -> Result<Vec<Answer>, ServerError> {
         let mut conn = self.conn.lock().await;
         let mut answers = Vec::with_capacity(packet.statements);
         let mut result = conn.query_iter(packet.text).await?;
-        for _ in 0..packet.statements {
+        for place in 0..packet.statements {
             // What a statement without rows answers is known before the next one is read.
             let affected = result.affected_rows();
             let mut rows = Vec::new();
@@ -268,6 +279,7 @@ impl Connection {
                 rows.push(Row(row));
             }
             answers.push(Answer { rows, affected });
+            told(place);
         }
         result.drop_result().await?;
         Ok(answers)

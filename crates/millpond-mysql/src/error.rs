@@ -1,6 +1,9 @@
 //! From what the server and the network say to what a caller can act on.
 
+use std::time::Duration;
+
 use millpond_core::error::{Code, Error};
+pub(crate) use millpond_sql::{Lost, closed};
 use mysql_async::Error as ServerError;
 
 /// A subselect has two rows: none of ours has, but the one that looks for migrations of a later release.
@@ -12,24 +15,18 @@ pub(crate) enum Fault {
     #[error("{}", plain(.0))]
     Mysql(#[from] ServerError),
     #[error("no answer within {0:?}")]
-    Silence(std::time::Duration),
+    Silence(Duration),
     #[error("column {0} is not what it should be")]
     Column(usize),
     #[error(transparent)]
     Core(#[from] Error),
 }
 
+/// The way out of a statement for which there are no rights.
+const RIGHTS: &str = "an owner grants what `millpond store grants` lists";
+
 /// A result inside the store.
 pub(crate) type Tried<T> = Result<T, Fault>;
-
-/// What a caller is to think when the connection is lost before the answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lost {
-    /// It can be asked again: it only read, or a repetition changes nothing.
-    AskAgain,
-    /// It may have been committed.
-    MayHaveHappened,
-}
 
 impl Fault {
     /// The server did not say what became of the statement.
@@ -53,18 +50,45 @@ impl Fault {
     /// The public error, with what was being tried.
     pub(crate) fn into_error(self, doing: &str, lost: Lost) -> Error {
         if self.is_ambiguous() {
-            let code = match lost {
-                Lost::AskAgain => Code::StoreUnavailable,
-                Lost::MayHaveHappened => Code::UnknownOutcome,
-            };
-            return Error::new(code, doing).because(self);
+            return Error::new(lost.code(), doing).because(self);
         }
         match self {
             Fault::Core(error) => error,
-            Fault::Mysql(error) => Error::new(code_of(&error), doing).because(plain(&error)),
+            Fault::Mysql(error) => match code_of(&error) {
+                Code::StoreUnreachable => {
+                    let why = format!("{}: {}", plain(&error), RIGHTS);
+                    Error::new(Code::StoreUnreachable, doing).because(why)
+                }
+                code => Error::new(code, doing).because(plain(&error)),
+            },
             Fault::Silence(_) => Error::new(Code::StoreUnavailable, doing).because(self),
             Fault::Column(_) => Error::new(Code::Internal, doing).because(self),
         }
+    }
+}
+
+impl millpond_sql::Fault for Fault {
+    fn silence(waited: Duration) -> Self {
+        Fault::Silence(waited)
+    }
+
+    fn is_ambiguous(&self) -> bool {
+        self.is_ambiguous()
+    }
+
+    fn is_deadlock(&self) -> bool {
+        self.is_deadlock()
+    }
+
+    fn into_ours(self) -> Result<Error, Self> {
+        match self {
+            Fault::Core(error) => Ok(error),
+            other => Err(other),
+        }
+    }
+
+    fn into_error(self, doing: &str, lost: Lost) -> Error {
+        self.into_error(doing, lost)
     }
 }
 
@@ -112,9 +136,4 @@ pub(crate) fn plain(error: &ServerError) -> String {
         ServerError::Io(mysql_async::IoError::Io(cause)) => cause.to_string(),
         other => other.to_string(),
     }
-}
-
-/// The store has been closed.
-pub(crate) fn closed(doing: &str) -> Error {
-    Error::new(Code::ShuttingDown, doing).because("the store was closed")
 }

@@ -7,7 +7,6 @@ use millpond_core::view::{Fact, Finding, Severity, StoreInfo};
 use serde_json::{Value, json};
 
 use crate::admin::now;
-use crate::cell::count;
 use crate::connection::Connection;
 use crate::error::{Fault, Tried};
 use crate::row::Row;
@@ -34,7 +33,7 @@ pub(crate) async fn info(connection: &Connection) -> Tried<StoreInfo> {
     Ok(StoreInfo {
         kind: kind.to_owned(),
         facts: facts(&server, prefix, skew, oldest.as_ref()),
-        tables: tables.iter().map(|row| (row.get(0), count(row, 1))).collect(),
+        tables: tables.iter().map(|row| (row.get(0), row.get(1))).collect(),
         findings: findings(&server, oldest.as_ref()),
         grants: grants(server.get(1), &all, prefix),
     })
@@ -46,11 +45,8 @@ fn host_micros() -> i64 {
 
 /// `None` also for a user who may not see what others do.
 async fn oldest(connection: &Connection) -> Tried<Option<Snapshot>> {
-    let snapshot = |row: Row| Snapshot {
-        thread: row.get(0),
-        age: Duration::from_secs(count(&row, 1)),
-        state: row.get(2),
-    };
+    let snapshot =
+        |row: Row| Snapshot { thread: row.get(0), age: Duration::from_secs(row.get(1)), state: row.get(2) };
     match connection.row_if_any("info_oldest", &[]).await {
         Err(Fault::Mysql(error)) if !error.is_fatal() => Ok(None),
         found => Ok(found?.map(snapshot)),

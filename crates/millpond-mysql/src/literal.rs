@@ -27,6 +27,8 @@ pub(crate) enum Cell<'c> {
     Id(Uuid),
     Text(&'c str),
     Bytes(&'c [u8]),
+    /// So many microseconds after the time that the script has set as `@the_time`.
+    Later(i64),
 }
 
 impl Literal for Cell<'_> {
@@ -37,6 +39,7 @@ impl Literal for Cell<'_> {
             Cell::Id(id) => id.write(out),
             Cell::Text(text) => text.write(out),
             Cell::Bytes(bytes) => bytes.write(out),
+            Cell::Later(wait) => write!(out, "@the_time+{wait}").expect("memory takes everything"),
         }
     }
 }
@@ -91,7 +94,10 @@ impl Literal for bool {
 
 impl Literal for Uuid {
     fn write(&self, out: &mut Vec<u8>) {
-        write!(out, "x'{}'", self.simple()).expect("memory takes everything");
+        let mut digits = Uuid::encode_buffer();
+        out.extend_from_slice(b"x'");
+        out.extend_from_slice(self.simple().encode_lower(&mut digits).as_bytes());
+        out.push(b'\'');
     }
 }
 
@@ -138,6 +144,19 @@ impl<T: Literal> Literal for Option<T> {
         match self {
             Some(value) => value.write(out),
             None => Cell::Null.write(out),
+        }
+    }
+}
+
+impl Literal for millpond_sql::Param<'_> {
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Number(number) => number.write(out),
+            Self::Int(number) => number.write(out),
+            Self::Flag(flag) => flag.write(out),
+            Self::Text(text) => text.write(out),
+            Self::Id(id) => id.write(out),
+            Self::Numbers(numbers) => List(numbers.to_vec()).write(out),
         }
     }
 }
@@ -199,6 +218,7 @@ mod tests {
         check(&"it's \\", r"'it\'s \\'");
         check(&&b"a\0b\x1a"[..], r"_binary'a\0b\Z'");
         check(&Uuid::from_u128(1), "x'00000000000000000000000000000001'");
+        check(&Cell::Later(5), "@the_time+5");
         check(&List(vec![1, 2]), "1,2");
         check(&List(Vec::<i64>::new()), "null");
     }

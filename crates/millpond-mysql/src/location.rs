@@ -66,7 +66,7 @@ impl Location {
     /// Parses `mysql://user:password@host:port/database` (or `mariadb://…`, which means the same), with
     ///
     /// - `?prefix=name_`: what the names of all tables begin with; `millpond_` if it is not given;
-    /// - `?connections=8`: how many a store keeps at most, beside two of its own;
+    /// - `?connections=8`: how many a store keeps at most, beside three of its own;
     /// - `?sslmode=`: `disable`, `prefer` (the default), `require`, `verify-full`; and `?sslrootcert=file`;
     /// - `?socket=/run/mysqld/mysqld.sock`: a socket file on this host.
     ///

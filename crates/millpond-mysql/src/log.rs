@@ -1,7 +1,8 @@
 //! The log of the store: append, lease, settle, renew, take over.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use millpond_core::error::Result;
 use millpond_core::message::{Leased, NewMessage, Offset, Token};
@@ -15,12 +16,12 @@ use millpond_core::view::Wish;
 use uuid::Uuid;
 
 use crate::append::{Path, append_within, classes_at_once, number};
-use crate::cell::{count, instant, instant_if_any};
 use crate::connect::MysqlStore;
 use crate::connection::Connection;
 use crate::error::{Lost, Tried};
 use crate::lease::lease;
 use crate::literal::List;
+use crate::quiet::Quiet;
 use crate::row::Row;
 use crate::settle::settle;
 use crate::{take_over, unit};
@@ -46,8 +47,11 @@ impl Log for MysqlStore {
     }
 
     fn renew(&self, renewal: Renewal) -> BoxFuture<'_, Result<Renewed>> {
+        let quiet = Arc::clone(&self.quiet);
         self.renewal.call("renew a lease", Lost::AskAgain, async move |connection: &mut Connection| {
-            renew(connection, &renewal).await
+            let renewed = renew(connection, &renewal).await;
+            quiet.forget();
+            renewed
         })
     }
 
@@ -58,12 +62,19 @@ impl Log for MysqlStore {
     }
 
     fn end_worker(&self, worker: String) -> BoxFuture<'_, Result<()>> {
+        let quiet = Arc::clone(&self.quiet);
         self.renewal.call("end a worker", Lost::AskAgain, async move |connection: &mut Connection| {
-            connection.run("worker_end", &[&worker]).await.map(drop)
+            let ended = connection.run("worker_end", &[&worker]).await.map(drop);
+            quiet.forget();
+            ended
         })
     }
 
     fn take_over(&self, request: TakeOver) -> BoxFuture<'_, Result<Vec<TakenOver>>> {
+        // A clock that somebody moves makes what was seen just now worth nothing.
+        if self.target.clock.is_none() && self.quiet.is_quiet() {
+            return Box::pin(async { Ok(Vec::new()) });
+        }
         self.main.call("take claims over", Lost::AskAgain, async move |connection: &mut Connection| {
             take_over::take_over(connection, &request).await
         })
@@ -74,11 +85,14 @@ impl Log for MysqlStore {
     }
 
     fn pulse(&self, queues: Vec<QueueId>) -> BoxFuture<'_, Result<Pulse>> {
-        self.read("look for work", async move |connection: &mut Connection| pulse(connection, &queues).await)
+        let quiet = Arc::clone(&self.quiet);
+        self.read("look for work", async move |connection: &mut Connection| {
+            pulse(connection, &queues, &quiet).await
+        })
     }
 
     /// The server has no way to tell of a commit: other processes are found by polling.
-    fn changed(&self) -> BoxFuture<'_, ()> {
+    fn changed(&self) -> BoxFuture<'_, Vec<QueueId>> {
         Box::pin(std::future::pending())
     }
 }
@@ -87,7 +101,7 @@ impl MysqlStore {
     /// A send with dedup keys: outside of the group commit, because another transaction may hold a key for as long as
     /// its user likes (R16).
     async fn append_with_keys(&self, queue: QueueId, messages: Vec<NewMessage>) -> Result<Vec<Stored>> {
-        let (doing, partitions) = ("store messages", std::sync::Arc::clone(&self.sender.partitions));
+        let (doing, partitions) = ("store messages", Arc::clone(&self.sender.partitions));
         self.main
             .call(doing, Lost::MayHaveHappened, async move |connection: &mut Connection| {
                 // Made before, in a transaction of their own.
@@ -129,7 +143,7 @@ async fn renew(connection: &Connection, renewal: &Renewal) -> Tried<Renewed> {
     claims.dedup();
     let cancel = |row: &Row| Some((held(row)?.token, Offset(row.get::<_, Option<u64>>(6)?)));
     Ok(Renewed {
-        now: rows.first().map(|row| instant(row, 0)).unwrap_or_default(),
+        now: rows.first().map(|row| row.get(0)).unwrap_or_default(),
         wish: rows.first().and_then(|row| row.get::<_, Option<&str>>(1)).and_then(Wish::parse),
         claims,
         cancels: rows.iter().filter_map(cancel).collect(),
@@ -146,15 +160,19 @@ fn held(row: &Row) -> Option<ClaimRef> {
     })
 }
 
-/// One statement for all queues of an idle node (R14).
-async fn pulse(connection: &Connection, queues: &[QueueId]) -> Tried<Pulse> {
+/// One statement for all queues of an idle node, and for its reclaim (R14).
+async fn pulse(connection: &Connection, queues: &[QueueId], quiet: &Quiet) -> Tried<Pulse> {
     let queues = List(queues.iter().map(|queue| number(*queue)).collect());
-    let rows = connection.rows("pulse", &[&queues]).await?;
+    let (at, looks) = (Instant::now(), quiet.wants_a_look());
+    let rows = connection.rows("pulse", &[&queues, &looks]).await?;
     let Some(first) = rows.first() else { return Ok(Pulse::default()) };
+    if looks {
+        quiet.looked(at, !first.try_get::<_, bool>(8)?);
+    }
     Ok(Pulse {
-        now: instant(first, 0),
-        next_due: instant_if_any(first, 1),
-        declarations: count(first, 2),
+        now: first.get(0),
+        next_due: first.get(1),
+        declarations: first.get(2),
         heads: rows.iter().filter_map(head).collect(),
     })
 }
@@ -165,7 +183,7 @@ fn head(row: &Row) -> Option<Head> {
         queue: QueueId(row.get::<_, Option<i64>>(3)?),
         class: row.get(4),
         lane: Lane::from_number(row.get(5)).unwrap_or(Lane::Main),
-        ready: count(row, 6),
-        oldest: instant_if_any(row, 7),
+        ready: row.get(6),
+        oldest: row.get(7),
     })
 }

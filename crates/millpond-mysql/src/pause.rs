@@ -1,23 +1,16 @@
 //! Pauses: what they hold is not leased. Read with every lease, so that a pause holds on every node and after a
 //! restart; one with an end is over by itself.
 
-use std::collections::HashMap;
-
-use crate::row::Row;
 use millpond_core::error::{Code, Error};
 use millpond_core::message::Due;
-use millpond_core::time::Timestamp;
 use millpond_core::view::{Pause, Scope};
+use millpond_sql::pause::{EVERY_QUEUE, holding, pauses};
 
 use crate::append::number;
-use crate::cell::{instant, instant_if_any};
-use crate::connection::{Connection, Param};
+use crate::connection::Param;
 use crate::error::Tried;
 use crate::operate::Change;
 use crate::queues::stored_queue;
-
-/// Stands for every queue.
-const EVERY_QUEUE: i32 = 0;
 
 impl Change<'_> {
     pub(crate) async fn pause(&self, scope: &Scope, until: Option<Due>) -> Tried<Vec<Pause>> {
@@ -69,27 +62,5 @@ impl Change<'_> {
                 Err(unknown.because("no queue of this name is declared").into())
             }
         }
-    }
-}
-
-/// All pauses that last, by what they hold.
-pub(crate) async fn pauses(connection: &Connection, now: Timestamp) -> Tried<HashMap<i32, Pause>> {
-    let rows = connection.rows("pause_list", &[&now.as_micros()]).await?;
-    Ok(rows.iter().map(|row| (row.get(0), pause(row))).collect())
-}
-
-/// Everything that holds a queue, what holds all queues first.
-pub(crate) fn holding(pauses: &HashMap<i32, Pause>, queue: i32) -> Vec<Pause> {
-    let own = (queue != EVERY_QUEUE).then_some(queue);
-    [Some(EVERY_QUEUE), own].into_iter().flatten().filter_map(|held| pauses.get(&held).cloned()).collect()
-}
-
-fn pause(row: &Row) -> Pause {
-    Pause {
-        scope: row.get::<_, Option<String>>(1).map_or(Scope::Global, Scope::Queue),
-        reason: row.get(2),
-        actor: row.get(3),
-        since: instant(row, 4),
-        until: instant_if_any(row, 5),
     }
 }

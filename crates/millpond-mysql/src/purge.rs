@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use millpond_core::reason::{DropReason, EventKind};
 use millpond_core::store::Purged;
 
-use crate::cell::count;
 use crate::connection::Param;
 use crate::error::Tried;
 use crate::event::NewEvent;
@@ -58,7 +57,8 @@ impl Change<'_> {
         let from = after + 1;
         let range: [Param<'_>; 4] = [&subscription, &partition, &from, &to];
         for row in self.connection.rows("log_kinds", &range).await? {
-            *kinds.entry(row.get::<_, Option<String>>(0).unwrap_or_default()).or_default() += count(&row, 1);
+            *kinds.entry(row.get::<_, Option<String>>(0).unwrap_or_default()).or_default() +=
+                row.get::<_, u64>(1);
         }
         let now = self.now.as_micros();
         move_cursor(self.connection, (subscription, partition), (after, marker), to).await?;

@@ -1,25 +1,18 @@
 //! Declarations: queues with their settings.
 
-use crate::row::Row;
 use millpond_core::error::{Code, Error};
-use millpond_core::queue::{Delivery, HistoryLevel, QueueSettings};
+use millpond_core::queue::QueueSettings;
 use millpond_core::store::{Queue, QueueId};
-use serde_json::{Map, Value};
+use millpond_sql::queues::{Stored, check_delivery, delivery_text, has_history, overlaid, settings_text};
 
 use crate::append::number;
 use crate::connection::{Connection, Param};
 use crate::error::Tried;
-
-/// The word of a kind of delivery, as it is stored.
-const fn delivery_text(delivery: Delivery) -> &'static str {
-    match delivery {
-        Delivery::Dispatch => "dispatch",
-    }
-}
+use crate::row::Row;
 
 /// Stores a declaration, or gives the stored one its settings. What an operator changed at run time stays.
 pub(crate) async fn declare(connection: &Connection, name: &str, settings: &QueueSettings) -> Tried<Queue> {
-    let text = serde_json::to_string(settings).map_err(|error| internal("store a declaration", error))?;
+    let text = settings_text(settings)?;
     if stored_queue(connection, name).await?.is_none()
         && let Some(id) = add_queue(connection, name, settings, &text).await?
     {
@@ -34,11 +27,7 @@ pub(crate) async fn declare(connection: &Connection, name: &str, settings: &Queu
             .into());
     };
     let Stored { mut queue, declared: before, delivery, changes } = stored;
-    if delivery != delivery_text(settings.delivery) {
-        let declared = delivery_text(settings.delivery);
-        let why = format!("it is stored as {delivery} and declared as {declared}");
-        return Err(Error::new(Code::QueueConflict, format!("declare queue `{name}`")).because(why).into());
-    }
+    check_delivery(name, &delivery, settings.delivery)?;
     if before != *settings {
         queue.settings = overlaid(name, settings, &changes)?;
         set_queue(connection, queue.id, settings, has_history(&queue.settings)).await?;
@@ -54,7 +43,7 @@ pub(crate) async fn set_queue(
     declared: &QueueSettings,
     history: bool,
 ) -> Tried<()> {
-    let text = serde_json::to_string(declared).map_err(|error| internal("store a declaration", error))?;
+    let text = settings_text(declared)?;
     let params: [Param<'_>; 3] = [&number(id), &text, &history];
     connection.run("queue_set", &params).await.map(drop)
 }
@@ -75,20 +64,6 @@ async fn add_queue(
         return Ok(None);
     }
     Ok(connection.row_if_any("queue_by_name", &[&name]).await?.map(|row| row.get(0)))
-}
-
-/// Whether finished claims leave a row of history.
-pub(crate) fn has_history(settings: &QueueSettings) -> bool {
-    settings.events == HistoryLevel::All
-}
-
-/// A queue as it is stored.
-pub(crate) struct Stored {
-    /// With the settings that count: what was declared, and over it what was changed at run time.
-    pub(crate) queue: Queue,
-    pub(crate) declared: QueueSettings,
-    pub(crate) delivery: String,
-    pub(crate) changes: Map<String, Value>,
 }
 
 /// The queue with this number.
@@ -137,63 +112,9 @@ pub(crate) async fn stored_queues(connection: &Connection) -> Tried<Vec<Queue>> 
     Ok(queues)
 }
 
-/// Declared settings with changes over them.
-pub(crate) fn overlaid(
-    name: &str,
-    declared: &QueueSettings,
-    changes: &Map<String, Value>,
-) -> Result<QueueSettings, Error> {
-    if changes.is_empty() {
-        return Ok(*declared);
-    }
-    let merged = serde_json::to_value(declared).and_then(|mut settings| {
-        if let Some(settings) = settings.as_object_mut() {
-            settings.extend(changes.iter().map(|(setting, value)| (setting.clone(), value.clone())));
-        }
-        serde_json::from_value(settings)
-    });
-    merged.map_err(|error| internal(&format!("read the changed settings of queue `{name}`"), error))
-}
-
 /// A queue, and changes of which some may be of others.
 fn queue_row(row: &Row, changes: &[Row]) -> Result<Stored, Error> {
     let own = changes.iter().filter(|change| change.get::<_, i64>(0) == row.get::<_, i64>(0));
-    let own = own.map(|change| (change.get(1), change.get(2)));
-    let declared: String = row.get(2);
-    stored_of(row.get(0), row.get(1), &declared, row.get(3), own)
-}
-
-/// A queue from what is stored of it.
-pub(crate) fn stored_of(
-    id: i64,
-    name: String,
-    declared: &str,
-    delivery: String,
-    changes: impl Iterator<Item = (String, String)>,
-) -> Result<Stored, Error> {
-    let broken = |error| internal(&format!("read the settings of queue `{name}`"), error);
-    let declared = declared_settings(declared).map_err(broken)?;
-    // What cannot be read counts as not changed.
-    let changes = changes.filter_map(|(setting, value)| Some((setting, serde_json::from_str(&value).ok()?)));
-    let changes = known(changes.collect());
-    let settings = overlaid(&name, &declared, &changes)?;
-    let queue = Queue { id: QueueId(id), name, settings };
-    Ok(Stored { queue, declared, delivery, changes })
-}
-
-/// Settings as they were declared, by this release or a later one: what only that one knows is its own affair.
-fn declared_settings(text: &str) -> serde_json::Result<QueueSettings> {
-    serde_json::from_str(text).or_else(|_| serde_json::from_value(known(serde_json::from_str(text)?).into()))
-}
-
-/// The settings that this release knows.
-fn known(mut settings: Map<String, Value>) -> Map<String, Value> {
-    if let Ok(Value::Object(ours)) = serde_json::to_value(QueueSettings::DEFAULT) {
-        settings.retain(|name, _| ours.contains_key(name));
-    }
-    settings
-}
-
-fn internal(doing: &str, error: serde_json::Error) -> Error {
-    Error::new(Code::Internal, doing).because(error)
+    let changes = own.map(|change| (change.get(1), change.get(2)));
+    Stored::read(QueueId(row.get(0)), row.get(1), row.get(2), row.get(3), changes)
 }

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use millpond_core::store::QueueId;
 use millpond_core::time::{Timestamp, micros};
+use millpond_sql::Reader;
+use uuid::Uuid;
 
 use crate::admin::now;
 use crate::append::number;
 use crate::bits::Bits;
 use crate::connection::{Connection, Param};
 use crate::error::Tried;
-use crate::find::published_after;
 use crate::literal::List;
 use crate::queues::stored_queues;
-use uuid::Uuid;
 
 /// How long a node has the duty.
 const DUTY_LEASE: Duration = Duration::from_secs(60);
@@ -127,6 +127,9 @@ async fn drop_marks(connection: &Connection, rows_max: i64) -> Tried<u64> {
 async fn fold(connection: &Connection, rows_max: i64) -> Tried<u64> {
     let rows = connection.rows("stat_fold_pick", &[&rows_max]).await?;
     let ids = List(rows.iter().map(|row| row.get::<_, i64>(0)).collect());
+    if ids.0.is_empty() {
+        return Ok(0);
+    }
     let mut script = connection.new_script();
     script.add("stat_fold", &[&ids])?;
     let drop = script.add("stat_fold_drop", &[&ids])?;
@@ -183,7 +186,7 @@ async fn retain_partition(
     if most <= first_offset {
         return Ok(0);
     }
-    let end = published_after(connection, id, first_offset..most, before).await?;
+    let end = connection.published_after(id, first_offset..most, before).await?;
     if end <= first_offset {
         return Ok(0);
     }
@@ -242,6 +245,9 @@ async fn retain_inbox(
         let params: [Param<'_>; 3] = [&subscription.get::<_, i32>(0), &before, &left];
         let ids = connection.rows("inbox_delete", &params).await?;
         let ids = List(ids.iter().map(|row| row.get::<_, Uuid>(0)).collect());
+        if ids.0.is_empty() {
+            continue;
+        }
         gone += connection.run("inbox_drop", &[&subscription.get::<_, i32>(0), &ids]).await?;
     }
     Ok(gone)

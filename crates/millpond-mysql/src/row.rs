@@ -1,9 +1,8 @@
 //! Rows of an answer. The server writes every value as text, or as the bytes that it is.
 
+use millpond_sql::{Cell, FromCell};
 use mysql_async::Value;
-use uuid::Uuid;
 
-use crate::bits::Bits;
 use crate::error::{Fault, Tried};
 
 /// A row.
@@ -22,28 +21,19 @@ impl Column for usize {
     }
 }
 
-/// A type that a value of a row can be read as.
-pub(crate) trait FromValue<'r>: Sized {
-    /// `None`: it is none.
-    fn from_value(value: &'r Value) -> Option<Self>;
-}
-
 impl Row {
     /// The value of a column.
     ///
     /// # Panics
     ///
     /// When it is of another type: a mistake in this crate.
-    pub(crate) fn get<'r, C: Column, T: FromValue<'r>>(&'r self, column: C) -> T {
-        let column = column.number();
-        let value = self.0.as_ref(column).unwrap_or_else(|| panic!("there is no column {column}"));
-        T::from_value(value).unwrap_or_else(|| panic!("column {column} is not what it should be"))
+    pub(crate) fn get<'r, C: Column, T: FromCell<'r>>(&'r self, column: C) -> T {
+        millpond_sql::Row::get(self, column.number())
     }
 
     /// The value of a column, which may be of another type if somebody else wrote it.
-    pub(crate) fn try_get<'r, C: Column, T: FromValue<'r>>(&'r self, column: C) -> Tried<T> {
-        let column = column.number();
-        self.0.as_ref(column).and_then(T::from_value).ok_or(Fault::Column(column))
+    pub(crate) fn try_get<'r, C: Column, T: FromCell<'r>>(&'r self, column: C) -> Tried<T> {
+        Ok(millpond_sql::Row::try_get(self, column.number())?)
     }
 
     /// Takes the bytes of a column out of the row.
@@ -55,72 +45,12 @@ impl Row {
     }
 }
 
-fn text(value: &Value) -> Option<&str> {
-    match value {
-        Value::Bytes(bytes) => std::str::from_utf8(bytes).ok(),
-        _ => None,
-    }
-}
-
-macro_rules! numbers {
-    ($($number:ty),*) => {
-        $(impl FromValue<'_> for $number {
-            fn from_value(value: &Value) -> Option<Self> {
-                text(value)?.parse().ok()
-            }
-        })*
-    };
-}
-
-numbers!(u8, u16, u32, u64, i16, i32, i64);
-
-impl FromValue<'_> for bool {
-    fn from_value(value: &Value) -> Option<Self> {
-        Some(text(value)? != "0")
-    }
-}
-
-impl<'r> FromValue<'r> for &'r str {
-    fn from_value(value: &'r Value) -> Option<Self> {
-        text(value)
-    }
-}
-
-impl FromValue<'_> for String {
-    fn from_value(value: &Value) -> Option<Self> {
-        text(value).map(str::to_owned)
-    }
-}
-
-impl FromValue<'_> for Vec<u8> {
-    fn from_value(value: &Value) -> Option<Self> {
-        match value {
-            Value::Bytes(bytes) => Some(bytes.clone()),
-            _ => None,
-        }
-    }
-}
-
-impl FromValue<'_> for Uuid {
-    fn from_value(value: &Value) -> Option<Self> {
-        match value {
-            Value::Bytes(bytes) => Uuid::from_slice(bytes).ok(),
-            _ => None,
-        }
-    }
-}
-
-impl FromValue<'_> for Bits {
-    fn from_value(value: &Value) -> Option<Self> {
-        Vec::from_value(value).map(Bits::of_bytes)
-    }
-}
-
-impl<'r, T: FromValue<'r>> FromValue<'r> for Option<T> {
-    fn from_value(value: &'r Value) -> Option<Self> {
-        match value {
-            Value::NULL => Some(None),
-            value => T::from_value(value).map(Some),
+impl millpond_sql::Row for Row {
+    fn cell(&self, column: usize) -> Cell<'_> {
+        match self.0.as_ref(column) {
+            Some(Value::NULL) => Cell::Null,
+            Some(Value::Bytes(bytes)) => Cell::Bytes(bytes),
+            other => panic!("column {column} holds {other:?}"),
         }
     }
 }

@@ -8,13 +8,13 @@ use millpond_core::time::micros;
 use millpond_core::within::{
     Dialect, Hold, Refused, Row, Shape, Statement, UserTx, Value, Within, by_kind, pages,
 };
+use millpond_sql::queues::Stored;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Params, Transaction};
 
 use crate::append::{checksum, headers_text, instant, number, wait};
 use crate::connect::MysqlStore;
 use crate::migrate;
-use crate::queues::stored_of;
 use crate::script::SERVER_NOW;
 use crate::sql::Piece;
 
@@ -39,7 +39,8 @@ impl Within for MysqlStore {
             }
         }
         let Some((id, declared)) = declared else { return Ok(None) };
-        let stored = stored_of(id, name.to_owned(), &declared, String::new(), changes.into_iter())?;
+        let stored =
+            Stored::read(QueueId(id), name.to_owned(), &declared, String::new(), changes.into_iter())?;
         Ok(Some(stored.queue))
     }
 

@@ -116,6 +116,21 @@ async fn what_keeps_a_store_from_opening_is_named() {
     refused(&with_prefix(url, "ours_"), Code::UnsupportedStore, &["ours_dedup.dedup_key", "varbinary"]).await;
     run(&mut admin, &["alter table ours_dedup modify dedup_key varbinary(250) not null"]).await;
     open(&with_prefix(url, "ours_")).await.close().await;
+    run(
+        &mut admin,
+        &[
+            "create user part@'%' identified by ''",
+            "grant select on test.ours_migration to part@'%'",
+            "grant select on test.ours_queue to part@'%'",
+        ],
+    )
+    .await;
+    let part = open(&with_prefix(&at("part@HOST/test"), "ours_")).await;
+    let error = part.queues().await.unwrap_err();
+    assert_eq!(error.code(), Code::StoreUnreachable, "{error:?}");
+    assert!(error.causes().contains("`part`") || error.causes().contains("'part'"), "{}", error.causes());
+    assert!(error.causes().contains("store grants"), "{}", error.causes());
+    part.close().await;
     run(&mut admin, &["insert into ours_migration values (99, '0099_later', 1, 1, 1)"]).await;
     refused(&with_prefix(url, "ours_"), Code::SchemaNewer, &["0099_later"]).await;
 
@@ -255,6 +270,24 @@ async fn a_send_larger_than_a_packet_goes_in_several_and_one_body_that_is_larger
     assert_eq!(error.code(), Code::BodyTooLarge, "{error:?}");
     store.append(queue.id, vec![message()]).await.unwrap();
     assert_eq!(store.queues().await.unwrap()[0].ready, 21, "nothing of the refused one is left");
+    store.close().await;
+}
+
+/// Its answer was lost, and it was stored all the same: the caller repeats it as it was.
+#[tokio::test]
+async fn a_send_with_keys_that_is_repeated_under_its_ids_is_there_once() {
+    let store = open(&with_prefix(Mariadb::shared().url(), &fresh_prefix())).await;
+    let queue = declared(&store).await;
+    let dedup = |key: &str| Some(Dedup { key: key.to_owned(), window: Duration::from_secs(60) });
+    let batch = || ["b", "a", "c"].map(|key| NewMessage { dedup: dedup(key), ..message() }).to_vec();
+    let first = batch();
+    assert_eq!(store.append(queue.id, first.clone()).await.unwrap(), [Stored::New; 3]);
+    let known: Vec<_> = first.iter().map(|message| Stored::Duplicate { of: message.id }).collect();
+    assert_eq!(store.append(queue.id, first.clone()).await.unwrap(), known);
+    let mut longer = first;
+    longer.push(NewMessage { dedup: dedup("d"), ..message() });
+    assert_eq!(store.append(queue.id, longer).await.unwrap(), [known.as_slice(), &[Stored::New]].concat());
+    assert_eq!(store.queues().await.unwrap()[0].ready, 4);
     store.close().await;
 }
 

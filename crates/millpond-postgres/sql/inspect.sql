@@ -32,14 +32,11 @@ group by 1;
 
 -- name: inspect_listeners
 -- Walks the workers, which are few.
-select asked.name, count(*)
-from millpond.worker w, unnest(w.queues) as asked (name)
-where w.lease_until > millpond.time_of($1) and not w.stopped
-group by 1;
+select to_json(queues)::text from millpond.worker where lease_until > $1 and not stopped;
 
 -- name: inspect_workers
 -- Walks the workers, which are few.
-select id, host, queues, slots, busy, started_at, seen_at, lease_until, stopped, error, facts, wish
+select id, host, to_json(queues)::text, slots, busy, started_at, seen_at, lease_until, stopped, error, facts, wish
 from millpond.worker
 order by seen_at desc, id;
 

@@ -14,7 +14,7 @@ where (select millpond.still_ours(:known));
 
 -- name: dedup_hold
 -- Served by indexes; see the function.
-select message_id, checksum from millpond.dedup_hold($1, $2, $3, $4, $5, $6)
+select message_id, checksum, is_new from millpond.dedup_hold($1, $2, $3, $4, $5, $6)
 where (select millpond.still_ours(:known));
 
 -- name: partition_of

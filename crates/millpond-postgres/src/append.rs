@@ -9,6 +9,7 @@ use millpond_core::pick::Lane;
 use millpond_core::reason::OutboxReason;
 use millpond_core::store::{QueueId, Stored};
 use millpond_core::time::micros;
+pub(crate) use millpond_sql::queues::number;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
@@ -45,11 +46,6 @@ impl Partitions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert((queue, class), partition);
         Ok(partition)
     }
-}
-
-/// The number of a queue, as the database holds it.
-pub(crate) fn number(queue: QueueId) -> i32 {
-    i32::try_from(queue.0).expect("the database gave it out as a 32-bit number")
 }
 
 /// Appends messages to one partition, in the order given; answers the offset of the first.
@@ -163,12 +159,13 @@ async fn hold(connection: &Connection, queue: QueueId, messages: &[NewMessage]) 
     let holders = connection.rows("dedup_hold", &params).await?;
     let mut conflict: Option<(usize, Error)> = None;
     for (row, (index, message, dedup)) in holders.iter().zip(&keyed) {
-        let (holder, held): (Uuid, i32) = (row.get(0), row.get(1));
-        if holder == message.id.0 {
+        let (holder, held, is_new): (Uuid, i32, bool) = (row.get(0), row.get(1), row.get(2));
+        if is_new {
             continue;
         }
         stored[*index] = Stored::Duplicate { of: MessageId(holder) };
-        if held != checksum(&message.body) && conflict.as_ref().is_none_or(|(first, _)| index < first) {
+        let is_other = holder != message.id.0 && held != checksum(&message.body);
+        if is_other && conflict.as_ref().is_none_or(|(first, _)| index < first) {
             let why = format!("key `{}` is held by message {holder} with another body", dedup.key);
             let refused = Error::new(Code::DedupConflict, "send a message with a dedup key");
             conflict = Some((*index, refused.because(why).at(*index)));

@@ -9,13 +9,13 @@ use millpond_core::message::MessageId;
 use millpond_core::reason::{DropReason, EventKind, OutboxReason};
 use millpond_core::state::{Place, State};
 use millpond_core::store::Changed;
+use millpond_sql::find::{LogPlace, in_log};
 use tokio_postgres::types::Type;
 
 use crate::cell::{id_if_any, number};
 use crate::connection::Param;
 use crate::error::Tried;
 use crate::event::NewEvent;
-use crate::find::{LogPlace, in_log};
 use crate::operate::Change;
 use crate::queues::queue_of;
 

@@ -1,7 +1,5 @@
 //! Columns of a row, as the types that the rest of the store uses.
 
-use std::time::Duration;
-
 use millpond_core::message::MessageId;
 use millpond_core::time::Timestamp;
 use tokio_postgres::Row;
@@ -32,17 +30,7 @@ pub(crate) fn small(row: &Row, column: usize) -> u8 {
     u8::try_from(row.get::<_, i16>(column)).unwrap_or(0)
 }
 
-/// The number of attempts that a message has of its own.
-pub(crate) fn attempts_max(row: &Row, column: usize) -> Option<u32> {
-    row.get::<_, Option<i64>>(column).map(|most| u32::try_from(most).unwrap_or(u32::MAX))
-}
-
 /// The id of a message that may be missing.
 pub(crate) fn id_if_any(row: &Row, column: usize) -> Option<MessageId> {
     row.get::<_, Option<Uuid>>(column).map(MessageId)
-}
-
-/// A stored run time that may be missing.
-pub(crate) fn run_if_any(row: &Row, column: usize) -> Option<Duration> {
-    row.get::<_, Option<i64>>(column).map(|run| Duration::from_micros(run.unsigned_abs()))
 }

@@ -65,10 +65,11 @@ impl PostgresStore {
         let target = Arc::new(Target::new(location, options.clock.clone())?);
         let opening = Arc::clone(&target);
         // Looked at on a lane that is gone afterwards: what a store runs on depends on what is found.
-        let first = Lane::start("millpond-open", Arc::new(Pool::new(Arc::clone(&target), 1, true)))?;
+        let first = Lane::start("millpond-open", Arc::new(Pool::new(Arc::clone(&target), 1)))?;
         let migrate = options.migrate;
         let shared = first.spawn("open the store", async move |_| prepare(&opening, migrate).await).await??;
-        let pool = |connections: usize| Arc::new(Pool::new(Arc::clone(&target), connections, shared));
+        target.note_shared(shared);
+        let pool = |connections: usize| Arc::new(Pool::new(Arc::clone(&target), connections));
         let main = Lane::start("millpond-postgres", pool(connections_max))?;
         // Each has its connection for itself: sends wait for no lease, and a renewal waits for nothing.
         let renewal = Lane::start("millpond-renewal", pool(1))?;
@@ -125,7 +126,7 @@ impl Store for PostgresStore {
 /// As for [`PostgresStore::open`].
 pub async fn schema(url: &str) -> Result<Vec<Migration>> {
     let target = Arc::new(Target::new(Location::parse(url)?, None)?);
-    let lane = Lane::start("millpond-open", Arc::new(Pool::new(Arc::clone(&target), 1, true)))?;
+    let lane = Lane::start("millpond-open", Arc::new(Pool::new(Arc::clone(&target), 1)))?;
     let look = async move |_| {
         let connection = Connection::open(&target).await.map_err(opening)?;
         migrate::status(&connection).await

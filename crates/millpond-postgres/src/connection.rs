@@ -1,6 +1,7 @@
 //! One connection to the server.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use millpond_core::error::{Code, Error};
@@ -46,6 +47,9 @@ pub(crate) struct Target {
     tls: tokio_postgres_rustls::MakeRustlsConnect,
     /// `None`: the server's.
     pub(crate) clock: Option<Arc<dyn Clock>>,
+    /// A proxy between gives each transaction another connection, so nothing is set that lasts longer. It counts as so
+    /// until it is known better.
+    shared: AtomicBool,
 }
 
 impl Target {
@@ -55,7 +59,17 @@ impl Target {
         clock: Option<Arc<dyn Clock>>,
     ) -> millpond_core::error::Result<Self> {
         let (statements, tls) = (Statements::of(&location.schema), tls::connector(&location)?);
-        Ok(Self { location, statements, tls, clock })
+        Ok(Self { location, statements, tls, clock, shared: AtomicBool::new(true) })
+    }
+
+    /// Whether a proxy between gives each transaction another connection.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether one does.
+    pub(crate) fn note_shared(&self, shared: bool) {
+        self.shared.store(shared, Ordering::Relaxed);
     }
 
     /// What makes connections secure.
@@ -131,9 +145,7 @@ impl Connection {
         let row = self.row("schema_server", &[]).await?;
         let doing = || format!("open store `{}`", self.target.location.shown);
         let refuse = |code, why: String| Err(Error::new(code, doing()).because(why).into());
-        let version: i32 = row.get(1);
-        if version < SERVER_VERSION_MIN {
-            let why = format!("the server is Postgres {}; 13 and later are supported", version / 10_000);
+        if let Some(why) = too_old(row.get(1)) {
             return refuse(Code::UnsupportedStore, why);
         }
         if row.get(0) {
@@ -260,5 +272,26 @@ impl Connection {
     /// Whether somebody else may use it: it is open and in no transaction.
     pub(crate) fn is_idle(&self) -> bool {
         !self.in_transaction && !self.client.is_closed()
+    }
+}
+
+/// Why a server is too old, if it is.
+fn too_old(version: i32) -> Option<String> {
+    let (major, oldest) = (version / 10_000, SERVER_VERSION_MIN / 10_000);
+    (version < SERVER_VERSION_MIN)
+        .then(|| format!("the server is Postgres {major}; {oldest} and later are supported: upgrade it"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_server_is_refused_with_its_version() {
+        let refused = "the server is Postgres 12; 13 and later are supported: upgrade it";
+        assert_eq!(too_old(120_022).as_deref(), Some(refused));
+        assert!(too_old(90_624).is_some_and(|why| why.contains("Postgres 9;")));
+        assert_eq!(too_old(130_000), None);
+        assert_eq!(too_old(180_001), None);
     }
 }

@@ -1,6 +1,9 @@
 //! From what Postgres and the network say to what a caller can act on.
 
+use std::time::Duration;
+
 use millpond_core::error::{Code, Error};
+pub(crate) use millpond_sql::{Lost, closed};
 use tokio_postgres::error::SqlState;
 
 /// What may go wrong inside the store: the server's word, silence, or a decision of ours that is an error already.
@@ -9,22 +12,16 @@ pub(crate) enum Fault {
     #[error(transparent)]
     Postgres(#[from] tokio_postgres::Error),
     #[error("no answer within {0:?}")]
-    Silence(std::time::Duration),
+    Silence(Duration),
     #[error(transparent)]
     Core(#[from] Error),
 }
 
+/// The way out of a statement for which there are no rights.
+const RIGHTS: &str = "an owner grants what `millpond store grants` lists";
+
 /// A result inside the store.
 pub(crate) type Tried<T> = Result<T, Fault>;
-
-/// What a caller is to think when the connection is lost before the answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lost {
-    /// It can be asked again: it only read, or a repetition changes nothing.
-    AskAgain,
-    /// It may have been committed.
-    MayHaveHappened,
-}
 
 impl Fault {
     /// The server did not say what became of the statement.
@@ -51,17 +48,44 @@ impl Fault {
     /// The public error, with what was being tried.
     pub(crate) fn into_error(self, doing: &str, lost: Lost) -> Error {
         if self.is_ambiguous() {
-            let code = match lost {
-                Lost::AskAgain => Code::StoreUnavailable,
-                Lost::MayHaveHappened => Code::UnknownOutcome,
-            };
-            return Error::new(code, doing).because(self);
+            return Error::new(lost.code(), doing).because(self);
         }
         match self {
             Fault::Core(error) => error,
-            Fault::Postgres(error) => Error::new(code_of(&error), doing).because(plain(&error)),
+            Fault::Postgres(error) => match code_of(&error) {
+                Code::StoreUnreachable => {
+                    let why = format!("{}: {}", plain(&error), RIGHTS);
+                    Error::new(Code::StoreUnreachable, doing).because(why)
+                }
+                code => Error::new(code, doing).because(plain(&error)),
+            },
             Fault::Silence(_) => Error::new(Code::StoreUnavailable, doing).because(self),
         }
+    }
+}
+
+impl millpond_sql::Fault for Fault {
+    fn silence(waited: Duration) -> Self {
+        Fault::Silence(waited)
+    }
+
+    fn is_ambiguous(&self) -> bool {
+        self.is_ambiguous()
+    }
+
+    fn is_deadlock(&self) -> bool {
+        self.is_deadlock()
+    }
+
+    fn into_ours(self) -> Result<Error, Self> {
+        match self {
+            Fault::Core(error) => Ok(error),
+            other => Err(other),
+        }
+    }
+
+    fn into_error(self, doing: &str, lost: Lost) -> Error {
+        self.into_error(doing, lost)
     }
 }
 
@@ -102,9 +126,4 @@ pub(crate) fn plain(error: &tokio_postgres::Error) -> String {
             cause.map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
         }
     }
-}
-
-/// The store has been closed.
-pub(crate) fn closed(doing: &str) -> Error {
-    Error::new(Code::ShuttingDown, doing).because("the store was closed")
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 use millpond_core::error::Result;
 use millpond_core::store::{BoxFuture, History};
 use millpond_core::view::{AuditLine, EventView, Find, Found, Tallies, Tally};
+use millpond_sql::audit::audit_page;
+use millpond_sql::run_log::events;
+use millpond_sql::tallies::{run_times, tallies};
 
-use crate::audit::audit_page;
 use crate::connect::PostgresStore;
 use crate::connection::Connection;
-use crate::run_log::events;
-use crate::tallies::{run_times, tallies};
 
 impl History for PostgresStore {
     fn events(&self, find: Find) -> BoxFuture<'_, Result<Found<EventView>>> {

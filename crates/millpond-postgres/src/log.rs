@@ -32,7 +32,7 @@ impl Log for PostgresStore {
         }
         Box::pin(async move {
             let stored = self.append_with_keys(queue, messages).await?;
-            self.wake.tell();
+            self.wake.tell([queue]);
             Ok(stored)
         })
     }
@@ -83,7 +83,7 @@ impl Log for PostgresStore {
         self.read("look for work", async move |connection: &mut Connection| pulse(connection, &queues).await)
     }
 
-    fn changed(&self) -> BoxFuture<'_, ()> {
+    fn changed(&self) -> BoxFuture<'_, Vec<QueueId>> {
         Box::pin(self.wake.changed())
     }
 }

@@ -4,7 +4,7 @@
 use millpond_core::error::{Code, Error, Result};
 
 use crate::connection::Connection;
-use crate::error::{Lost, Tried};
+use crate::error::{Fault, Lost, Tried, code_of, plain};
 use crate::sql::in_schema;
 use tokio_postgres::types::Type;
 
@@ -94,6 +94,7 @@ pub(crate) async fn up(connection: &mut Connection) -> Result<usize> {
         );
         return Err(Error::new(Code::StoreUnreachable, doing).because(why));
     }
+    let target = std::sync::Arc::clone(&connection.target);
     let migrated = connection.transaction("begin", async |connection: &mut Connection| {
         connection.row("schema_lock", &[]).await?;
         // Another node may have migrated while this one waited for the lock.
@@ -116,7 +117,18 @@ pub(crate) async fn up(connection: &mut Connection) -> Result<usize> {
         }
         Ok(MIGRATIONS.len() - done)
     });
-    migrated.await.map_err(|fault| fault.into_error(doing, Lost::AskAgain))
+    migrated.await.map_err(|fault| match fault {
+        Fault::Postgres(error) if code_of(&error) == Code::StoreUnreachable => {
+            let (schema, user) = (&target.location.schema, target.location.user());
+            let why = format!(
+                "user `{user}` may not make or change tables in the schema `{schema}`: its owner runs \
+                 `grant create on schema {schema} to {user}`, or `millpond migrate up` as itself ({})",
+                plain(&error)
+            );
+            Error::new(Code::StoreUnreachable, doing).because(why)
+        }
+        fault => fault.into_error(doing, Lost::AskAgain),
+    })
 }
 
 /// Refuses a schema that is older than this release.
@@ -151,7 +163,7 @@ async fn found(connection: &Connection) -> Tried<Found> {
 /// What was applied, checked against this release.
 async fn applied(connection: &Connection) -> Result<Vec<(String, i64, i64)>> {
     let doing = "read the schema";
-    let lost = |fault: crate::error::Fault| fault.into_error(doing, Lost::AskAgain);
+    let lost = |fault: Fault| fault.into_error(doing, Lost::AskAgain);
     let found = found(connection).await.map_err(lost)?;
     let location = &connection.target.location;
     if !found.may_use {

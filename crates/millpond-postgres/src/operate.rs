@@ -41,7 +41,7 @@ impl PostgresStore {
                 work(&Change { connection, now, act: &act }).await
             };
             let changed = self.write(doing, Lost::MayHaveHappened, change).await?;
-            self.wake.tell();
+            self.wake.tell([]);
             Ok(changed)
         })
     }

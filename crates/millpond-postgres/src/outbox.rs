@@ -21,7 +21,7 @@ impl Outbox for PostgresStore {
             let relay = async move |connection: &mut Connection| relay(connection, rows_max).await;
             let relayed = self.main.call(doing, Lost::AskAgain, relay).await?;
             if relayed.moved != 0 {
-                self.wake.tell();
+                self.wake.tell(relayed.queues.iter().copied());
             }
             Ok(relayed)
         })

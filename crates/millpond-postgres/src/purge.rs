@@ -7,6 +7,7 @@ use millpond_core::reason::{DropReason, EventKind};
 use millpond_core::store::Purged;
 use tokio_postgres::types::Type;
 
+use crate::bits::Bits;
 use crate::cell::count;
 use crate::connection::Param;
 use crate::error::Tried;
@@ -71,7 +72,7 @@ impl Change<'_> {
             (&to, Type::INT8),
         ];
         self.connection.row("claim_move_cursor", &cursor).await?;
-        let runs = purged();
+        let runs = Bits::from(purged());
         let history: [Param<'_>; 6] = [
             (&queue, Type::INT4),
             (&partition, Type::INT4),

@@ -125,7 +125,7 @@ impl Work {
             next = gather(&mut calls, &mut waiting);
             let outcome = self.store(&calls).await;
             if outcome.is_ok() {
-                self.wake.tell();
+                self.wake.tell(calls.iter().map(|call| call.queue));
             }
             answer(calls, outcome);
             if next.is_none() {
@@ -209,7 +209,7 @@ impl Work {
 
     async fn resolve_once(&mut self, batch: &Batch<'_>, lost: Backend) -> Tried<Vec<MessageId>> {
         let mut lent = self.pool.lend().await?;
-        while !self.pool.is_shared() && !lent.peek().end(lost).await? {
+        while !lent.peek().target.is_shared() && !lent.peek().end(lost).await? {
             tokio::time::sleep(END_WAIT).await;
         }
         let ends = &self.ends;

@@ -249,7 +249,7 @@ impl<'c> SettleCall<'c> {
         self.to_offsets.push(to_offset.0.cast_signed());
         self.tokens.push(Uuid::from_bytes(token.0));
         self.dones.push(done);
-        self.runs.push(runs.into_bits());
+        self.runs.push(runs.into_bits().into());
         self.have_cases.push(cases_before < self.cases.claims.len());
         self.stats.add(number, counts);
     }

@@ -228,7 +228,7 @@ impl EffectTx for PostgresTx {
             let commit = async move |_: Arc<Pool>| {
                 let committed = self.commit_held().await;
                 if committed.is_ok() {
-                    self.wake.tell();
+                    self.wake.tell([]);
                 }
                 committed.map_err(|fault| fault.into_error(COMMIT, Lost::MayHaveHappened))
             };

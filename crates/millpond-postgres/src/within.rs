@@ -6,13 +6,13 @@ use millpond_core::reason::OutboxReason;
 use millpond_core::store::{BoxFuture, Queue, QueueId};
 use millpond_core::time::micros;
 use millpond_core::within::{Dialect, Hold, Refused, Row, Shape, Statement, UserTx, Value, Within, pages};
+use millpond_sql::queues::Stored;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Transaction};
 
 use crate::append::number;
 use crate::columns::{checksum, headers_text, instant, wait};
 use crate::connect::PostgresStore;
-use crate::queues::stored_of;
 
 /// Parameters of a message in `within_put`, and of the statement before them.
 const COLUMNS: usize = 14;
@@ -38,8 +38,8 @@ impl Within for PostgresStore {
             }
         }
         let Some((id, declared)) = declared else { return Ok(None) };
-        let id = i32::try_from(id).expect("the database gave it out as a 32-bit number");
-        let stored = stored_of(id, name.to_owned(), &declared, String::new(), changes.into_iter())?;
+        let stored =
+            Stored::read(QueueId(id), name.to_owned(), &declared, String::new(), changes.into_iter())?;
         Ok(Some(stored.queue))
     }
 

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use millpond_core::error::Code;
-use millpond_core::message::{MessageId, NewMessage};
+use millpond_core::message::{Dedup, MessageId, NewMessage};
 use millpond_core::queue::QueueSettings;
-use millpond_core::store::{Admin, Inspect, Log, Outbox, Queue};
+use millpond_core::store::{Admin, Inspect, Log, Outbox, Queue, Stored};
 use millpond_postgres::tokio_postgres::{Client, NoTls, connect};
 use millpond_postgres::{Options, PostgresStore, schema};
 use millpond_testkit::servers::pgbouncer::Pgbouncer;
@@ -131,6 +131,17 @@ async fn what_keeps_a_store_from_opening_is_named() {
     open(&in_schema(url, "ours")).await.close().await;
     refused(&at("reader@HOST/postgres?schema=ours"), Code::StoreUnreachable, &["`reader`", "GRANT USAGE"])
         .await;
+    admin.batch_execute("grant usage on schema ours to reader").await.unwrap();
+    refused(&at("reader@HOST/postgres?schema=ours"), Code::StoreUnreachable, &["migration", "store grants"])
+        .await;
+    // A schema of somebody else, in which nothing is yet.
+    admin.batch_execute("create schema theirs; grant usage on schema theirs to reader").await.unwrap();
+    refused(
+        &at("reader@HOST/postgres?schema=theirs"),
+        Code::StoreUnreachable,
+        &["`reader`", "`theirs`", "grant create on schema theirs to reader"],
+    )
+    .await;
     admin.batch_execute("insert into ours.migration values (99, '0099_later', 1, 1)").await.unwrap();
     refused(&in_schema(url, "ours"), Code::SchemaNewer, &["0099_later"]).await;
 
@@ -344,6 +355,25 @@ async fn a_send_whose_connection_is_cut_is_there_once_or_not_at_all() {
     }
     assert!(3 < cuts && !stored.is_empty(), "{cuts} cuts, {} sends", stored.len());
     once_each(&stored, &copies(&admin, &schema).await);
+}
+
+/// Its answer was lost, and it was stored all the same: the caller repeats it as it was.
+#[tokio::test]
+async fn a_send_with_keys_that_is_repeated_under_its_ids_is_there_once() {
+    let (url, schema) = (Postgres::shared().url(), fresh_schema());
+    let store = open(&in_schema(url, &schema)).await;
+    let queue = declared(&store).await;
+    let dedup = |key: &str| Some(Dedup { key: key.to_owned(), window: Duration::from_secs(60) });
+    let batch = || ["b", "a", "c"].map(|key| NewMessage { dedup: dedup(key), ..message() }).to_vec();
+    let first = batch();
+    assert_eq!(store.append(queue.id, first.clone()).await.unwrap(), [Stored::New; 3]);
+    let known: Vec<_> = first.iter().map(|message| Stored::Duplicate { of: message.id }).collect();
+    assert_eq!(store.append(queue.id, first.clone()).await.unwrap(), known);
+    let mut longer = first;
+    longer.push(NewMessage { dedup: dedup("d"), ..message() });
+    assert_eq!(store.append(queue.id, longer).await.unwrap(), [known.as_slice(), &[Stored::New]].concat());
+    assert_eq!(store.queues().await.unwrap()[0].ready, 4);
+    store.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

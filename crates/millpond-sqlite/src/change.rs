@@ -1,21 +1,17 @@
 //! Settings that are changed at run time: they lie over the declaration, and no declaration takes them away.
 
 use millpond_core::error::{Code, Error};
-use millpond_core::queue::QueueSettings;
 use millpond_core::store::{Act, Queue, QueueId};
-use millpond_core::text::nearest;
 use millpond_core::view::SettingChange;
+use millpond_sql::queues::{Stored, check_change, overlaid};
 use rusqlite::{Connection, params};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::error::Tried;
 use crate::message::instant;
-use crate::queues::{Stored, overlaid, stored_queue};
+use crate::queues::stored_queue;
 use crate::sql::sql;
 use crate::writer::Tx;
-
-/// A setting that a queue has for life.
-const FIXED: [&str; 2] = ["delivery", "transactional"];
 
 impl Tx<'_> {
     /// Changes settings, or goes back to what is declared; all of them or none.
@@ -26,7 +22,7 @@ impl Tx<'_> {
             return Err(unknown.into());
         };
         for (setting, value) in settings {
-            check(&doing, name, &declared, setting, value.as_ref())?;
+            check_change(&doing, name, &declared, setting, value.as_ref())?;
             match value {
                 Some(value) => changes.insert(setting.clone(), value.clone()),
                 None => changes.remove(setting),
@@ -55,33 +51,6 @@ impl Tx<'_> {
             self.now.as_micros(),
         ])?;
         Ok(())
-    }
-}
-
-/// Refuses a setting that does not exist, that is fixed, or whose value is none of its kind.
-fn check(
-    doing: &str,
-    queue: &str,
-    declared: &QueueSettings,
-    setting: &str,
-    value: Option<&Value>,
-) -> Result<(), Error> {
-    let wrong = |why: String| Err(Error::new(Code::InvalidConfig, doing).because(why));
-    let known = serde_json::to_value(declared).unwrap_or_default();
-    let known: Vec<&str> = known.as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
-    if !known.contains(&setting) {
-        return wrong(match nearest(setting, &known) {
-            Some(near) => format!("there is no setting `{setting}`; did you mean `{near}`?"),
-            None => format!("there is no setting `{setting}`; there are {}", known.join(", ")),
-        });
-    }
-    if FIXED.contains(&setting) {
-        return wrong(format!("a queue has its `{setting}` from its declaration, for life"));
-    }
-    let Some(value) = value else { return Ok(()) };
-    match overlaid(queue, declared, &Map::from_iter([(setting.to_owned(), value.clone())])) {
-        Ok(_) => Ok(()),
-        Err(error) => wrong(format!("{setting} cannot be {value}: {}", error.causes())),
     }
 }
 

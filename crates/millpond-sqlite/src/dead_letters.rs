@@ -9,13 +9,14 @@ use millpond_core::query::{Field, Query, Record, Value};
 use millpond_core::reason::DropReason;
 use millpond_core::time::Timestamp;
 use millpond_core::view::{Count, DeadLetterView, FailureGroup, Find, Found, GroupBy, dead_letter_status};
+use millpond_sql::list::{Gather, Mark, after};
+use millpond_sql::record::{Content, asks_bodies, asks_headers, instant_value, owned};
 use rusqlite::{Connection, Row, Statement, named_params, params};
 use uuid::Uuid;
 
 use crate::error::Tried;
-use crate::list::{Gather, Mark, after};
 use crate::message::instant;
-use crate::record::{Content, Queues, asks_bodies, asks_headers, instant_value, owned};
+use crate::record::Queues;
 use crate::sql::sql;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -140,7 +141,8 @@ pub(crate) fn dead_letters(conn: &Connection, now: Timestamp, find: &Find) -> Tr
             gather.pass(mark);
             return Ok(true);
         }
-        gather.take(mark, || Ok(letter.view(&queues, find.bodies)))
+        let item = gather.wants(mark).then(|| letter.view(&queues, find.bodies));
+        Ok(gather.take(mark, item))
     })?;
     Ok(gather.found())
 }

@@ -9,12 +9,13 @@ use millpond_core::query::{Field, Record, Value};
 use millpond_core::reason::{EventKind, OutboxReason};
 use millpond_core::time::Timestamp;
 use millpond_core::view::EventView;
+use millpond_sql::list::Mark;
+use millpond_sql::record::{Content, instant_value, owned, span_value};
 use rusqlite::{Connection, Row};
 use uuid::Uuid;
 
-use crate::list::Mark;
 use crate::message::{instant, message_view};
-use crate::record::{Content, Queues, instant_value, owned, span_value};
+use crate::record::Queues;
 
 /// Orders what happens to a message in one instant.
 pub(crate) const fn step(kind: EventKind, delivery: u32) -> u64 {

@@ -23,7 +23,6 @@ mod info;
 mod inspect;
 mod lane;
 mod lease;
-mod list;
 mod location;
 mod log;
 mod merge;

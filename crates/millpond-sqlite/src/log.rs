@@ -93,8 +93,13 @@ impl Log for SqliteStore {
         self.read("look for work", move |conn, now| pulse(conn, now, &queues, false))
     }
 
-    fn changed(&self) -> BoxFuture<'_, ()> {
-        Box::pin(self.probe.changed())
+    fn changed(&self) -> BoxFuture<'_, Vec<QueueId>> {
+        let changed = self.probe.changed();
+        Box::pin(async move {
+            changed.await;
+            // Of which queue is not known.
+            Vec::new()
+        })
     }
 }
 

@@ -11,12 +11,12 @@ use millpond_core::query::{Field, Query};
 use millpond_core::reason::{EventKind, OutboxReason};
 use millpond_core::time::Timestamp;
 use millpond_core::view::EventView;
+use millpond_sql::list::{Gather, Mark};
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 
 use crate::deliveries::direct_row_exists;
 use crate::entry::{Entry, enqueue_reason, entry, event_row};
 use crate::error::Tried;
-use crate::list::{Gather, Mark};
 use crate::message::instant;
 use crate::parts::{Fate, Part, Parts, is_purged};
 use crate::record::Queues;

@@ -7,13 +7,13 @@ use millpond_core::state::{Place, State};
 use millpond_core::store::Queue;
 use millpond_core::time::Timestamp;
 use millpond_core::view::{EventView, MessageView};
+use millpond_sql::list::Mark;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::Value;
 
 use crate::deliveries::{Delivery, Elsewhere, deliveries};
 use crate::entry::{enqueue_reason, entry, event_row};
 use crate::error::Tried;
-use crate::list::Mark;
 use crate::queues::stored_queues;
 use crate::record::Queues;
 use crate::sql::sql;

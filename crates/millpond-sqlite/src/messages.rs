@@ -8,13 +8,14 @@ use millpond_core::reason::{DropReason, EventKind, OutboxReason};
 use millpond_core::state::{Place, State};
 use millpond_core::time::Timestamp;
 use millpond_core::view::{Count, Find, Found, MessageRow, MessageView};
+use millpond_sql::list::{Gather, Mark};
+use millpond_sql::record::{Content, asks_bodies, asks_headers, instant_value, owned, span_value};
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::error::Tried;
-use crate::list::{Gather, Mark};
 use crate::message::{instant, message_view};
 use crate::parts::{Fate, Parts, Run};
-use crate::record::{Content, Queues, asks_bodies, asks_headers, instant_value, owned, span_value};
+use crate::record::Queues;
 use crate::spots::{At, Spot};
 use crate::sql::sql;
 use crate::walk::{Places, Walk};
@@ -101,7 +102,11 @@ impl Search<'_> {
                 continue;
             }
             let listed = self.of_view(view);
-            if self.find.query.matches(&listed) && !gather.take(mark, || Ok(self.shown(listed)))? {
+            if !self.find.query.matches(&listed) {
+                continue;
+            }
+            let item = gather.wants(mark).then(|| self.shown(listed));
+            if !gather.take(mark, item) {
                 break;
             }
         }
@@ -144,14 +149,16 @@ impl Search<'_> {
                 gather.pass(mark);
                 continue;
             }
-            let more = gather.take(mark, || {
+            let item = if gather.wants(mark) {
                 if !past {
                     self.add_past(&mut listed.row, &spot)?;
                 }
                 listed.content = spot.content(self.conn, &parts, self.find.bodies)?;
-                Ok(self.shown(listed))
-            })?;
-            if !more {
+                Some(self.shown(listed))
+            } else {
+                None
+            };
+            if !gather.take(mark, item) {
                 break;
             }
         }

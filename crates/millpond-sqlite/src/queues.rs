@@ -1,38 +1,25 @@
 //! Declarations: queues with their settings.
 
 use millpond_core::error::{Code, Error};
-use millpond_core::queue::{Delivery, HistoryLevel, QueueSettings};
+use millpond_core::queue::{HistoryLevel, QueueSettings};
 use millpond_core::store::{Queue, QueueId};
+use millpond_sql::queues::{Stored, check_delivery, delivery_text, overlaid, settings_text};
 use rusqlite::{Connection, OptionalExtension, Row, named_params};
-use serde_json::{Map, Value};
 
 use crate::error::Tried;
 use crate::sql::sql;
 use crate::writer::Tx;
 
-/// The word of a kind of delivery, as it is stored.
-const fn delivery_text(delivery: Delivery) -> &'static str {
-    match delivery {
-        Delivery::Dispatch => "dispatch",
-    }
-}
-
 impl Tx<'_> {
     /// Stores a declaration, or gives the stored one its settings.
     pub(crate) fn declare(&mut self, name: &str, settings: &QueueSettings) -> Tried<Queue> {
-        let text = serde_json::to_string(settings).map_err(|error| internal("store a declaration", error))?;
+        let text = settings_text(settings)?;
         let Some(Stored { mut queue, declared: before, delivery, changes }) = stored_queue(self.conn, name)?
         else {
             self.raise_declarations()?;
             return self.add_queue(name, settings, &text);
         };
-        if delivery != delivery_text(settings.delivery) {
-            let declared = delivery_text(settings.delivery);
-            let why = format!("it is stored as {delivery} and declared as {declared}");
-            return Err(Error::new(Code::QueueConflict, format!("declare queue `{name}`"))
-                .because(why)
-                .into());
-        }
+        check_delivery(name, &delivery, settings.delivery)?;
         if before != *settings {
             let set = named_params! { ":settings": text, ":id": queue.id.0 };
             self.conn.prepare_cached(sql("queue_set"))?.execute(set)?;
@@ -79,15 +66,6 @@ impl Tx<'_> {
     }
 }
 
-/// A queue as it is stored.
-pub(crate) struct Stored {
-    /// With the settings that count: what was declared, and over it what was changed at run time.
-    pub(crate) queue: Queue,
-    pub(crate) declared: QueueSettings,
-    pub(crate) delivery: String,
-    pub(crate) changes: Map<String, Value>,
-}
-
 /// The stored declaration of this name.
 pub(crate) fn stored_queue(conn: &Connection, name: &str) -> Tried<Option<Stored>> {
     let mut by_name = conn.prepare_cached(sql("queue_by_name"))?;
@@ -112,24 +90,6 @@ pub(crate) fn stored_queues(conn: &Connection) -> Tried<Vec<Queue>> {
     Ok(queues)
 }
 
-/// Declared settings with changes over them.
-pub(crate) fn overlaid(
-    name: &str,
-    declared: &QueueSettings,
-    changes: &Map<String, Value>,
-) -> Result<QueueSettings, Error> {
-    if changes.is_empty() {
-        return Ok(*declared);
-    }
-    let merged = serde_json::to_value(declared).and_then(|mut settings| {
-        if let Some(settings) = settings.as_object_mut() {
-            settings.extend(changes.iter().map(|(setting, value)| (setting.clone(), value.clone())));
-        }
-        serde_json::from_value(settings)
-    });
-    merged.map_err(|error| internal(&format!("read the changed settings of queue `{name}`"), error))
-}
-
 fn queue_row(row: &Row<'_>) -> rusqlite::Result<Tried<Stored>> {
     let (id, name, declared): (i64, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
     let (delivery, changes): (String, String) = (row.get(3)?, row.get(4)?);
@@ -144,30 +104,8 @@ pub(crate) fn stored_of(
     delivery: String,
     changes: &str,
 ) -> Result<Stored, Error> {
-    let broken = |error| internal(&format!("read the settings of queue `{name}`"), error);
-    let declared = declared_settings(declared).map_err(broken)?;
-    let changes = match changes {
-        "{}" => Map::new(),
-        changes => known(serde_json::from_str(changes).map_err(broken)?),
-    };
-    let settings = overlaid(&name, &declared, &changes)?;
-    let queue = Queue { id, name, settings };
-    Ok(Stored { queue, declared, delivery, changes })
-}
-
-/// Settings as they were declared, by this release or a later one: what only that one knows is its own affair.
-fn declared_settings(text: &str) -> serde_json::Result<QueueSettings> {
-    serde_json::from_str(text).or_else(|_| serde_json::from_value(known(serde_json::from_str(text)?).into()))
-}
-
-/// The settings that this release knows.
-fn known(mut settings: Map<String, Value>) -> Map<String, Value> {
-    if let Ok(Value::Object(ours)) = serde_json::to_value(QueueSettings::DEFAULT) {
-        settings.retain(|name, _| ours.contains_key(name));
-    }
-    settings
-}
-
-fn internal(doing: &str, error: serde_json::Error) -> Error {
-    Error::new(Code::Internal, doing).because(error)
+    let broken =
+        |error| Error::new(Code::Internal, format!("read the settings of queue `{name}`")).because(error);
+    let changes = serde_json::from_str(changes).map_err(broken)?;
+    Stored::with(id, name, declared, delivery, changes)
 }

@@ -9,11 +9,11 @@ use millpond_core::message::MessageId;
 use millpond_core::query::{Field, Query};
 use millpond_core::time::Timestamp;
 use millpond_core::view::{Count, EventView, Find, Found};
+use millpond_sql::list::{Gather, Mark};
 use rusqlite::Connection;
 
 use crate::entry::{Asked, Entry};
 use crate::error::Tried;
-use crate::list::{Gather, Mark};
 use crate::merge::{Cursor, Merge};
 use crate::message::message_view;
 
@@ -32,7 +32,10 @@ pub(crate) fn events(conn: &Connection, now: Timestamp, find: &Find) -> Tried<Fo
         let matches = find.query.matches(&Asked::new(&entry, conn, now));
         if !matches {
             gather.pass(mark);
-        } else if !gather.take(mark, || Ok(entry.view))? {
+            continue;
+        }
+        let item = gather.wants(mark).then_some(entry.view);
+        if !gather.take(mark, item) {
             break;
         }
     }
@@ -61,7 +64,11 @@ fn by_id(
     for entry in entries {
         let mark = entry.mark;
         let asked = Asked::new(&entry, conn, now);
-        if mark < gather.from() && query.matches(&asked) && !gather.take(mark, || Ok(entry.view))? {
+        if mark >= gather.from() || !query.matches(&asked) {
+            continue;
+        }
+        let item = gather.wants(mark).then_some(entry.view);
+        if !gather.take(mark, item) {
             break;
         }
     }

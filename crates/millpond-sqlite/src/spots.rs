@@ -5,14 +5,14 @@
 use millpond_core::message::MessageId;
 use millpond_core::reason::DropReason;
 use millpond_core::time::Timestamp;
+use millpond_sql::list::Mark;
+use millpond_sql::record::Content;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use uuid::Uuid;
 
 use crate::error::Tried;
-use crate::list::Mark;
 use crate::message::instant;
 use crate::parts::Parts;
-use crate::record::Content;
 use crate::sql::sql;
 
 /// A row of a message, without its body.

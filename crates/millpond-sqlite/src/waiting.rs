@@ -4,12 +4,13 @@ use millpond_core::message::{JSON, MessageId};
 use millpond_core::query::{Field, Record, Value};
 use millpond_core::time::Timestamp;
 use millpond_core::view::{Find, Found, OutboxRow, OutboxSummary};
+use millpond_sql::list::{Gather, Mark, after};
+use millpond_sql::record::{Content, asks_bodies, asks_headers, instant_value, owned};
 use rusqlite::{Connection, Row, named_params, params};
 
 use crate::error::Tried;
-use crate::list::{Gather, Mark, after};
 use crate::message::instant;
-use crate::record::{Content, Queues, asks_bodies, asks_headers, instant_value, owned};
+use crate::record::Queues;
 use crate::sql::sql;
 
 /// A row of the list.
@@ -96,7 +97,8 @@ pub(crate) fn outbox(conn: &Connection, now: Timestamp, find: &Find) -> Tried<Fo
             gather.pass(mark);
             return Ok(true);
         }
-        gather.take(mark, || Ok(row.view(&queues, find.bodies)))
+        let item = gather.wants(mark).then(|| row.view(&queues, find.bodies));
+        Ok(gather.take(mark, item))
     })?;
     Ok(gather.found())
 }

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use millpond_core::pick::Lane;
 use millpond_core::time::Timestamp;
+use millpond_sql::list::Mark;
 use rusqlite::{Connection, named_params, params};
 use uuid::Uuid;
 
 use crate::deliveries::published_after;
 use crate::error::Tried;
-use crate::list::Mark;
 use crate::message::instant;
 use crate::parts::{Part, Parts};
 use crate::spots::{At, Spot, dead_letter_spot, log_spot, outbox_spot};

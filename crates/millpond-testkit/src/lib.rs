@@ -8,6 +8,7 @@ pub mod faults;
 pub mod gate;
 pub mod holder;
 pub mod judge;
+pub mod operate;
 pub mod proxy;
 pub mod recorder;
 pub mod servers;

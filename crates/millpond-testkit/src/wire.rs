@@ -190,7 +190,7 @@ impl Log for Wire {
         fn pulse(queues: Vec<QueueId>) -> Pulse;
     }
 
-    fn changed(&self) -> BoxFuture<'_, ()> {
+    fn changed(&self) -> BoxFuture<'_, Vec<QueueId>> {
         Box::pin(async {
             match self.store() {
                 Some(store) => store.changed().await,

@@ -28,8 +28,10 @@ const BANNED: &[(&str, &str)] = &[
 fn allowed(package: &str, development: bool) -> &'static [&'static str] {
     match (package, development) {
         ("millpond-engine", false) => &["millpond-core"],
-        ("millpond-sqlite" | "millpond-postgres" | "millpond-mysql" | "millpond-webhook", false) => {
-            &["millpond-core"]
+        ("millpond-sql" | "millpond-webhook", false) => &["millpond-core"],
+        // What stores have in common is below them, and known to them alone.
+        ("millpond-sqlite" | "millpond-postgres" | "millpond-mysql", false) => {
+            &["millpond-core", "millpond-sql"]
         }
         ("millpond", false) => {
             &["millpond-core", "millpond-engine", "millpond-sqlite", "millpond-postgres", "millpond-mysql"]

@@ -20,6 +20,7 @@ pub const TASKS: &[(&str, &str)] = &[
     ),
     ("examples", "installs what the programs in examples/sql/ need, and runs them"),
     ("reference", "writes the pages that come from the program itself: docs/reference/, docs/man/"),
+    ("stores", "runs the contract on every store and writes what each can do: docs/reference/stores.md"),
     ("sizes", "the ten largest files and functions"),
 ];
 

@@ -189,6 +189,9 @@ impl Loop {
             self.suspects = self.suspects.answered(Answer::Nothing);
             return;
         };
+        if lease.is_ok() {
+            self.patience.reset();
+        }
         let line = &mut self.queues[queue];
         match &lease {
             Ok(Lease::Empty | Lease::Paused) => line.found_nothing(suspect),
@@ -197,7 +200,6 @@ impl Loop {
         }
         let answer = match lease {
             Ok(Lease::Claim(claim)) => {
-                self.patience.reset();
                 self.activity.found();
                 let group = claim.messages.first().map_or(0, |message| message.suspect);
                 take_claim(line, &self.hands, &self.endings, claim);

@@ -30,9 +30,6 @@ const GATHER: Duration = Duration::from_millis(25);
 /// How long the last verdicts of a worker that was dropped may take to be recorded.
 const LAST: Duration = Duration::from_secs(5);
 
-/// The longest wait between two tries while the store is away.
-const RETRY_MAX: Duration = Duration::from_secs(10);
-
 /// How deliveries ended, waiting to be recorded. Bounded by what is in hand.
 #[derive(Debug, Default)]
 pub(crate) struct Endings {
@@ -209,7 +206,7 @@ impl Settler {
 
     /// Records verdicts; while the store is away they are kept and it is tried again.
     async fn record_patiently(&self, claims: &[SettleClaim]) -> Result<()> {
-        let mut patience = Patience::up_to(RETRY_MAX);
+        let mut patience = Patience::new();
         loop {
             match self.pond.store().settle(claims.to_vec()).await {
                 Ok(answers) => {

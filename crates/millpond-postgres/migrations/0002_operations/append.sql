@@ -70,17 +70,18 @@ begin
 end
 $$;
 
--- Holds dedup keys, in the order given, and answers who holds each. A key that another transaction holds is waited
--- for, so this comes before the append lock and has a limit of its own (R16), which ends with the function: the rest of the
--- transaction may be a user's.
+-- Holds dedup keys, in the order given, and answers who holds each, and whether it does since now: a call that is repeated
+-- under the same ids finds itself. A key that another transaction holds is waited for, so this comes before the append
+-- lock and has a limit of its own (R16), which ends with the function: the rest of the transaction may be a user's.
 -- What is there is served by the primary key of millpond.dedup.
 create function millpond.dedup_hold(
     given_now bigint, a_queue integer, dedup_keys text[], ids uuid[], checksums integer[], windows bigint[]
-) returns table (message_id uuid, checksum integer) language plpgsql
+) returns table (message_id uuid, checksum integer, is_new boolean) language plpgsql
 set lock_timeout = '5s' set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
     the_time bigint := millpond.time_of(given_now);
+    was_free boolean;
 begin
     for i in 1..cardinality(ids) loop
         insert into millpond.dedup as d (queue_id, dedup_key, message_id, checksum, expires_at)
@@ -88,7 +89,8 @@ begin
         on conflict (queue_id, dedup_key) do update
         set message_id = excluded.message_id, checksum = excluded.checksum, expires_at = excluded.expires_at
         where d.expires_at <= the_time;
-        return query select d.message_id, d.checksum from millpond.dedup d
+        was_free := found;
+        return query select d.message_id, d.checksum, was_free from millpond.dedup d
                      where d.queue_id = a_queue and d.dedup_key = dedup_keys[i];
     end loop;
 end
