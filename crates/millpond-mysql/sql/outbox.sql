@@ -50,23 +50,23 @@ insert into millpond_stat_delta (queue_id, kind, minute, sent) values {($1, $2, 
 
 -- name: dedup_hold_begin
 -- Reads no table.
-set @millpond_held = '';
+set @held = '';
 
 -- name: dedup_hold
 -- Holds dedup keys, in their order. A key that another transaction holds is waited for, so this comes before the append
 -- lock (R16). The end of the window is written last: what is compared before is the stored one. Messages whose key was
--- held before, perhaps by themselves, are noted in `@millpond_held`.
+-- held before, perhaps by themselves, are noted in `@held`.
 -- What is there is served by the primary key.
 insert into millpond_dedup (queue_id, dedup_key, message_id, checksum, expires_at)
 values {($1, $2, $3, $4, $now + $5)}
 on duplicate key update message_id = if(expires_at <= $now, values(message_id), message_id),
                         checksum = if(expires_at <= $now, values(checksum),
-                                      if((@millpond_held := concat(@millpond_held, hex(values(message_id)))) is null, checksum, checksum)),
+                                      if((@held := concat(@held, hex(values(message_id)))) is null, checksum, checksum)),
                         expires_at = if(expires_at <= $now, values(expires_at), expires_at);
 
 -- name: dedup_holders
 -- Served by the primary key.
-select dedup_key, message_id, checksum, coalesce(locate(hex(message_id), @millpond_held) % 32 = 1, 0)
+select dedup_key, message_id, checksum, coalesce(locate(hex(message_id), @held) % 32 = 1, 0)
 from millpond_dedup where queue_id = $1 and dedup_key in ($2);
 
 -- name: partition_find

@@ -51,14 +51,14 @@ impl Within for MysqlStore {
 
     fn hold(&self, queue: QueueId, hold: Hold<'_>) -> Vec<Statement> {
         let Hold { message, dedup } = hold;
-        let row = vec![
+        let row = [
             int(number(queue)),
             text(&dedup.key),
             bytes(message.id.0.as_bytes()),
             int(checksum(&message.body)),
             int(micros(dedup.window).min(i64::MAX / 2)),
         ];
-        let (hold, values) = self.written("dedup_hold", &[], &[row]);
+        let (hold, values) = self.written("within_hold", &row, &[]);
         let asked = [int(number(queue)), text(&dedup.key)];
         let (holder, asked) = self.written("within_holder", &asked, &[]);
         vec![Statement::change(hold, values), Statement::question(holder, asked)]
@@ -67,7 +67,7 @@ impl Within for MysqlStore {
     fn put(&self, queue: QueueId, messages: &[&NewMessage]) -> Vec<Statement> {
         let put = |page: &[&NewMessage]| {
             let rows: Vec<Vec<Value>> = page.iter().map(|message| put_values(queue, message)).collect();
-            let (text, values) = self.written("outbox_put", &[], &rows);
+            let (text, values) = self.written("within_put", &[], &rows);
             Statement::change(text, values)
         };
         let mut statements: Vec<Statement> = pages(messages).into_iter().map(put).collect();
@@ -129,7 +129,7 @@ impl Written {
     }
 }
 
-/// The values of a message, in the order of `outbox_put`.
+/// The values of a message, in the order of `within_put`.
 fn put_values(queue: QueueId, message: &NewMessage) -> Vec<Value> {
     let reason = if message.due.is_some() { OutboxReason::Delay } else { OutboxReason::Tx };
     vec![
