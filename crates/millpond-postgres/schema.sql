@@ -263,9 +263,9 @@ function move_cursor(given_now bigint, a_subscription integer, a_partition integ
 function outbox_put(given_now bigint, a_queue integer, ids uuid[], checksums integer[], bodies bytea[], kinds text[], keys text[], content_types text[], headers text[], attempts_max bigint[], retry_at bigint[], retry_in bigint[], classes smallint[], reasons text[], due_at bigint[], due_in bigint[]) returns SETOF uuid
 function partition_of(a_queue integer, a_class smallint, a_lane smallint) returns integer
 function published_after(a_partition integer, low bigint, high bigint, instant bigint) returns bigint
-function pulse(given_now bigint, queues integer[], paused boolean) returns TABLE(now bigint, next_due bigint, declarations bigint, queue_id integer, class smallint, lane smallint, ready bigint, oldest bigint)
+function pulse(given_now bigint, queues integer[], paused boolean, low bigint, looks boolean) returns TABLE(now bigint, next_due bigint, declarations bigint, queue_id integer, class smallint, lane smallint, ready bigint, oldest bigint, expired boolean)
 function refuse(code text, why text, queue text) returns void
-function relay(given_now bigint, rows_max integer) returns TABLE(moved integer, queues integer[], next_due bigint)
+function relay(given_now bigint, rows_max integer, low bigint) returns TABLE(moved integer, queues integer[], next_due bigint, now bigint)
 function renew(given_now bigint, a_worker text, a_host text, its_queues text[], its_slots integer, its_busy integer, its_error text, a_lease bigint, its_facts text) returns TABLE(now bigint, wish text, subscription integer, partition integer, to_offset bigint, token uuid, cancels bigint[])
 function send(queue text, body bytea, options jsonb DEFAULT '{}'::jsonb) returns uuid
 function send(queue text, body jsonb, options jsonb DEFAULT '{}'::jsonb) returns uuid

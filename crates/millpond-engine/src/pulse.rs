@@ -8,7 +8,7 @@ use millpond_core::error::{Code, ErrorKind, Result};
 use millpond_core::poll::{self, PollSettings, PollStep};
 use millpond_core::store::{Pulse, QueueId};
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 
 use crate::patience::Patience;
@@ -54,14 +54,20 @@ impl PulseLoop {
     pub(crate) async fn run(&self) {
         let mut patience = Patience::new();
         let mut declarations = None;
-        let mut wait = Duration::ZERO;
+        let mut next = Instant::now();
         let mut changed = self.pond.store().changed();
         loop {
             tokio::select! {
                 () = self.stop.cancelled() => return,
-                () = sleep(wait) => {}
-                // Its log has grown: the worker need not wait for what the pulse will say.
-                queues = &mut changed => queues.into_iter().for_each(|queue| self.pond.wake(queue)),
+                () = sleep_until(next.into()) => {}
+                queues = &mut changed => if !queues.is_empty() {
+                    // Their logs have grown: the worker leases at once, and the question what else there is comes after
+                    // it, once for many hints.
+                    changed = self.pond.store().changed();
+                    queues.into_iter().for_each(|queue| self.pond.wake(queue));
+                    next = next.min(Instant::now() + self.settings.min);
+                    continue;
+                },
                 () = self.pond.outbox_written() => {}
             }
             // From before it asks: a hint that comes meanwhile is kept, and the next wait ends at once.
@@ -70,7 +76,7 @@ impl PulseLoop {
                 Ok(next_due) => {
                     patience.reset();
                     let cadence = poll::wait(&self.steps, self.settings.min, self.activity.idle());
-                    wait = next_due.map_or(cadence, |due| due.min(cadence));
+                    next = Instant::now() + next_due.map_or(cadence, |due| due.min(cadence));
                 }
                 Err(_) if self.stop.is_cancelled() => return,
                 Err(error) => {
@@ -79,7 +85,7 @@ impl PulseLoop {
                     if !pause(&self.stop, patience.wait()).await {
                         return;
                     }
-                    wait = Duration::ZERO;
+                    next = Instant::now();
                 }
             }
         }

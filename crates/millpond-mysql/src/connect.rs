@@ -5,6 +5,7 @@ use std::sync::Arc;
 use millpond_core::capability::Capabilities;
 use millpond_core::error::Result;
 use millpond_core::store::{BoxFuture, Clock, Store};
+use millpond_sql::Quiet;
 
 use crate::capabilities;
 use crate::connection::{Connection, Target};
@@ -13,7 +14,6 @@ use crate::lane::Lane;
 use crate::location::Location;
 use crate::migrate::{self, Migration};
 use crate::pool::Pool;
-use crate::quiet::Quiet;
 use crate::sender::{Sender, UNDER_WAY_MAX};
 
 /// Begins one that reads, with one snapshot for all of its statements.

@@ -36,7 +36,6 @@ mod pause;
 mod pool;
 mod purge;
 mod queues;
-mod quiet;
 mod reader;
 mod redrive;
 mod refusal;

@@ -13,6 +13,7 @@ use millpond_core::store::{
 };
 use millpond_core::time::micros;
 use millpond_core::view::Wish;
+use millpond_sql::Quiet;
 use uuid::Uuid;
 
 use crate::append::{Path, append_within, classes_at_once, number};
@@ -21,7 +22,6 @@ use crate::connection::Connection;
 use crate::error::{Lost, Tried};
 use crate::lease::lease;
 use crate::literal::List;
-use crate::quiet::Quiet;
 use crate::row::Row;
 use crate::settle::settle;
 use crate::{take_over, unit};

@@ -1,7 +1,7 @@
 -- name: inspect_heads
 -- As the pulse, for all queues. Three look-ups a part, served by the primary keys.
 select queue_id, ready, oldest
-from millpond.pulse($1, (select coalesce(array_agg(id), '{}') from millpond.queue), true)
+from millpond.pulse($1, (select coalesce(array_agg(id), '{}') from millpond.queue), true, 0, false)
 where queue_id is not null;
 
 -- name: inspect_leased

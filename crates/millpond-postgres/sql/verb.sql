@@ -39,11 +39,19 @@ where (select millpond.still_ours(:known));
 
 -- name: pulse
 -- Served by indexes; see the function.
-select * from millpond.pulse($1, $2, $3);
+select * from millpond.pulse($1, $2, $3, $4, $5);
 
 -- name: relay
 -- Served by indexes; see the function.
-select * from millpond.relay($1, $2) where (select millpond.still_ours(:known));
+select * from millpond.relay($1, $2, $3) where (select millpond.still_ours(:known));
+
+-- name: outbox_writers
+-- The time, and the transactions that may have rows in the outbox that nobody sees yet: whoever writes holds this lock
+-- until it ends. One that is prepared belongs to no process. Reads no table.
+select millpond.time_of($1), array(
+    select l.virtualtransaction from pg_locks l
+    where l.locktype = 'relation' and l.relation = 'millpond.outbox'::regclass and l.mode = 'RowExclusiveLock'
+          and l.pid is distinct from pg_backend_pid());
 
 -- name: still_ours
 -- Served by the primary key of migration; see the function.

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use millpond_core::capability::Capabilities;
 use millpond_core::error::{Code, Error, Result};
 use millpond_core::store::{BoxFuture, Clock, Store};
+use millpond_sql::Quiet;
 
 use crate::capabilities;
 use crate::connection::{Connection, Target};
 use crate::error::{Fault, Lost, Tried};
+use crate::floor::Floor;
 use crate::lane::Lane;
 use crate::location::Location;
 use crate::migrate::{self, Migration};
@@ -42,6 +44,8 @@ pub struct PostgresStore {
     pub(crate) sender: Sender,
     pub(crate) wake: Wake,
     pub(crate) homes: Arc<Homes>,
+    pub(crate) floor: Arc<Floor>,
+    pub(crate) quiet: Arc<Quiet>,
     pub(crate) target: Arc<Target>,
 }
 
@@ -77,7 +81,16 @@ impl PostgresStore {
         let wake =
             if options.hints && !shared { Wake::start(&sending, &target).await? } else { Wake::none() };
         let sender = Sender::start(sending, wake.clone()).await?;
-        Ok(Self { main, renewal, sender, wake, homes: Arc::default(), target })
+        Ok(Self {
+            main,
+            renewal,
+            sender,
+            wake,
+            homes: Arc::default(),
+            floor: Arc::default(),
+            quiet: Arc::default(),
+            target,
+        })
     }
 
     /// Runs a read.

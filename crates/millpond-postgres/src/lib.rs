@@ -20,6 +20,7 @@ mod connect;
 mod connection;
 mod error;
 mod event;
+mod floor;
 mod history;
 mod hook;
 mod info;

@@ -1,7 +1,8 @@
 //! The log of the store: append, lease, settle, renew, take over.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use millpond_core::error::Result;
 use millpond_core::message::{Leased, NewMessage, Offset, Token};
@@ -12,6 +13,7 @@ use millpond_core::store::{
 };
 use millpond_core::time::{Timestamp, micros};
 use millpond_core::view::Wish;
+use millpond_sql::Quiet;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
@@ -21,6 +23,7 @@ use crate::cell::{count, instant, instant_if_any, small};
 use crate::connect::PostgresStore;
 use crate::connection::{Connection, Param};
 use crate::error::{Lost, Tried};
+use crate::floor::Floor;
 use crate::lease::lease;
 use crate::settle::settle;
 use crate::{take_over, unit};
@@ -51,8 +54,11 @@ impl Log for PostgresStore {
     }
 
     fn renew(&self, renewal: Renewal) -> BoxFuture<'_, Result<Renewed>> {
+        let quiet = Arc::clone(&self.quiet);
         self.renewal.call("renew a lease", Lost::AskAgain, async move |connection: &mut Connection| {
-            renew(connection, &renewal).await
+            let renewed = renew(connection, &renewal).await;
+            quiet.forget();
+            renewed
         })
     }
 
@@ -63,13 +69,20 @@ impl Log for PostgresStore {
     }
 
     fn end_worker(&self, worker: String) -> BoxFuture<'_, Result<()>> {
+        let quiet = Arc::clone(&self.quiet);
         self.renewal.call("end a worker", Lost::AskAgain, async move |connection: &mut Connection| {
             let now = connection.now();
-            connection.run("worker_end", &[(&worker, Type::TEXT), (&now, Type::INT8)]).await.map(drop)
+            let ended = connection.run("worker_end", &[(&worker, Type::TEXT), (&now, Type::INT8)]).await;
+            quiet.forget();
+            ended.map(drop)
         })
     }
 
     fn take_over(&self, request: TakeOver) -> BoxFuture<'_, Result<Vec<TakenOver>>> {
+        // A clock that somebody moves makes what was seen just now worth nothing.
+        if self.target.clock.is_none() && self.quiet.is_quiet() {
+            return Box::pin(async { Ok(Vec::new()) });
+        }
         self.main.call("take claims over", Lost::AskAgain, async move |connection: &mut Connection| {
             take_over::take_over(connection, &request).await
         })
@@ -80,7 +93,10 @@ impl Log for PostgresStore {
     }
 
     fn pulse(&self, queues: Vec<QueueId>) -> BoxFuture<'_, Result<Pulse>> {
-        self.read("look for work", async move |connection: &mut Connection| pulse(connection, &queues).await)
+        let (floor, quiet) = (Arc::clone(&self.floor), Arc::clone(&self.quiet));
+        self.read("look for work", async move |connection: &mut Connection| {
+            pulse(connection, &queues, &floor, &quiet).await
+        })
     }
 
     fn changed(&self) -> BoxFuture<'_, Vec<QueueId>> {
@@ -155,12 +171,24 @@ fn held(row: &Row) -> Option<ClaimRef> {
     })
 }
 
-async fn pulse(connection: &Connection, queues: &[QueueId]) -> Tried<Pulse> {
-    let now = connection.now();
+/// One statement for all queues of an idle node, and for its reclaim (R14).
+async fn pulse(connection: &Connection, queues: &[QueueId], floor: &Floor, quiet: &Quiet) -> Tried<Pulse> {
+    let (now, at) = (connection.now(), Instant::now());
+    let (question, looks) = (floor.ask(at), quiet.wants_a_look());
     let queues: Vec<i32> = queues.iter().map(|queue| number(*queue)).collect();
-    let params: [Param<'_>; 3] = [(&now, Type::INT8), (&queues, Type::INT4_ARRAY), (&false, Type::BOOL)];
+    let params: [Param<'_>; 5] = [
+        (&now, Type::INT8),
+        (&queues, Type::INT4_ARRAY),
+        (&false, Type::BOOL),
+        (&question.low, Type::INT8),
+        (&looks, Type::BOOL),
+    ];
     let rows = connection.rows("pulse", &params).await?;
     let Some(first) = rows.first() else { return Ok(Pulse::default()) };
+    floor.answered(question, first.get(0), first.get(1));
+    if looks {
+        quiet.looked(at, !first.get::<_, bool>(8));
+    }
     Ok(Pulse {
         now: instant(first, 0),
         next_due: instant_if_any(first, 1),

@@ -52,7 +52,7 @@ begin
                                      attempt, releases, suspect, checksum, body, kind, key, content_type, headers,
                                      attempts_max, retry_until)
         select row.id, a_queue, row.class, 0, row.reason,
-               coalesce(row.due_at, the_time + row.due_in, the_time), the_time, the_time,
+               greatest(coalesce(row.due_at, the_time + row.due_in), the_time), the_time, the_time,
                0, 0, 0, row.checksum, row.body, row.kind, row.key, row.content_type, row.headers,
                row.attempts_max, coalesce(row.retry_at, the_time + row.retry_in)
         from unnest(ids, checksums, bodies, kinds, keys, content_types, headers, attempts_max, retry_at, retry_in,

@@ -252,11 +252,12 @@ $$;
 -- What is cancelled there is not ready; a lease must pass it all the same. And, in every row, the time, when the next
 -- outbox row is due, and the number of the declarations. One question for an idle node, whatever the number of its
 -- queues (R14). A few look-ups a part: the ends of millpond.log and millpond.claim, one row, and the marks of cancelled
--- messages. The outbox is served by outbox_ready.
-create function millpond.pulse(given_now bigint, queues integer[], paused boolean)
+-- messages. The outbox is served by outbox_ready, from `low` on (R13). With `looks` it also says whether a claim has expired,
+-- by the indexes of millpond.expired, so that an idle node need not ask that too (R14).
+create function millpond.pulse(given_now bigint, queues integer[], paused boolean, low bigint, looks boolean)
 returns table (
     now bigint, next_due bigint, declarations bigint, queue_id integer, class smallint, lane smallint, ready bigint,
-    oldest bigint
+    oldest bigint, expired boolean
 ) language plpgsql stable
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -264,13 +265,20 @@ declare
     the_time bigint := millpond.time_of(given_now);
 begin
     return query
-    select the_time, (select o.ready_at from millpond.outbox o order by o.ready_at, o.seq limit 1),
+    select the_time, (select o.ready_at from millpond.outbox o where o.ready_at >= low order by o.ready_at, o.seq limit 1),
            (select d.number from millpond.declarations d where d.only_one = 1),
            h.queue_id, h.class, h.lane,
            h.head - h.cursor_at - (select count(*) from millpond.cancel x
                                    where x.subscription_id = h.subscription_id and x.partition = h.id
                                          and x.log_offset > h.cursor_at),
-           (select l.published_at from millpond.log l where l.partition = h.id and l.log_offset = h.cursor_at + 1)
+           (select l.published_at from millpond.log l where l.partition = h.id and l.log_offset = h.cursor_at + 1),
+           looks and (
+               exists (select 1 from millpond.worker w join millpond.claim c on c.worker = w.id
+                       where w.lease_until <= the_time and c.expires_at is null and c.token is not null)
+               or exists (select 1 from millpond.claim c where c.expires_at <= the_time and c.token is not null)
+               or exists (select 1 from millpond.claim c
+                          where c.worker is not null and c.token is not null and c.expires_at is null
+                                and not exists (select 1 from millpond.worker w where w.id = c.worker)))
     from (select 1) as one
     left join (
         select p.id, p.queue_id, p.class, p.lane, s.id as subscription_id,

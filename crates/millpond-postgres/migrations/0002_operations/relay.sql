@@ -1,9 +1,10 @@
 -- Moves due rows of the outbox to the log, each deleted and appended in one transaction. Rows that another relay
 -- holds are passed over: order does not come from this (unordered queues only). The append locks are taken in
 -- ascending order (R2), before the highest offsets are read (R1). A move need not be durable: a crash undoes both
--- halves. Due rows are served by outbox_ready, the ends of the log by its primary key.
-create function millpond.relay(given_now bigint, rows_max integer)
-returns table (moved integer, queues integer[], next_due bigint)
+-- halves. Nothing is known to be due before `low` (R13). Due rows are served by outbox_ready, the ends of the log by its
+-- primary key.
+create function millpond.relay(given_now bigint, rows_max integer, low bigint)
+returns table (moved integer, queues integer[], next_due bigint, now bigint)
 language plpgsql
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -19,7 +20,7 @@ declare
 begin
     perform set_config('synchronous_commit', 'off', true);
     with locked as materialized (
-        select o.seq, o.queue_id, o.class, o.lane, o.ready_at from millpond.outbox o where o.ready_at <= the_time
+        select o.seq, o.queue_id, o.class, o.lane, o.ready_at from millpond.outbox o where o.ready_at >= low and o.ready_at <= the_time
         order by o.ready_at, o.seq limit rows_max
         for update skip locked
     )
@@ -60,7 +61,8 @@ begin
         end loop;
         delete from millpond.outbox o where o.seq = any (due);
     end if;
-    select o.ready_at into next_due from millpond.outbox o order by o.ready_at, o.seq limit 1;
+    select o.ready_at into next_due from millpond.outbox o where o.ready_at >= low order by o.ready_at, o.seq limit 1;
+    now := the_time;
     return next;
 end
 $$;

@@ -254,11 +254,13 @@ begin
         end if;
     end if;
 
+    -- Due from an instant that is read under the lock of the table: what was due before may be passed over (R13). The key and
+    -- the checksum may have taken long.
     insert into millpond.outbox (message_id, queue_id, class, lane, reason, ready_at, created_at, sent_at, attempt,
                                  releases, suspect, checksum, body, kind, key, content_type, headers, attempts_max,
                                  retry_until)
     values (the_id, a_queue, the_class, 0, case when due_at is null then 'tx' else 'delay' end,
-            coalesce(due_at, the_time), the_time, the_time, 0, 0, 0, the_checksum, send.body, the_kind, the_key,
+            greatest(due_at, millpond.time_of(null)), the_time, the_time, 0, 0, 0, the_checksum, send.body, the_kind, the_key,
             the_content_type, the_headers, the_attempts_max, retry_at);
     insert into millpond.stat_delta (queue_id, kind, minute, sent)
     values (a_queue, coalesce(the_kind, ''), the_time / 60000000, 1);

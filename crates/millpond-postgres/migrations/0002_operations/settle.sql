@@ -80,6 +80,8 @@ begin
             perform 1 from millpond.claim c
             where c.subscription_id = subscriptions[i] and c.partition = partitions[i] and c.to_offset = to_offsets[i]
             for update;
+            -- That may have been long: what is due is counted from here.
+            the_time := millpond.time_of(given_now);
         end if;
         select c.from_offset, c.leased_at, c.worker, c.done, c.runs,
                (c.to_offset - c.from_offset + 1)::integer as size into held
@@ -135,7 +137,7 @@ begin
                                          kind, key, content_type, headers, last_error, body)
             -- Of a message that was sent twice under one id, because its answer was lost, one copy is enough.
             select l.message_id, subscriptions[i], home.queue_id, home.class, k.lane, k.reason,
-                   coalesce(k.due_at, the_time + k.due_in), the_time, coalesce(l.sent_at, l.published_at),
+                   greatest(coalesce(k.due_at, the_time + k.due_in), the_time), the_time, coalesce(l.sent_at, l.published_at),
                    k.attempt, k.releases, k.suspect, l.attempts_max, l.retry_until, l.checksum,
                    l.kind, l.key, l.content_type, l.headers, k.error, l.body
             from unnest(case_claims, case_offsets, case_dead, case_reasons, case_lanes, case_due_at, case_due_in,

@@ -12,7 +12,7 @@ const GOOD: Duration = Duration::from_millis(1_500);
 
 /// What the last pulse that looked has seen.
 #[derive(Debug, Default)]
-pub(crate) struct Quiet(Mutex<Option<Seen>>);
+pub struct Quiet(Mutex<Option<Seen>>);
 
 #[derive(Debug, Clone, Copy)]
 struct Seen {
@@ -22,22 +22,23 @@ struct Seen {
 
 impl Quiet {
     /// Whether the next pulse should look.
-    pub(crate) fn wants_a_look(&self) -> bool {
+    #[must_use]
+    pub fn wants_a_look(&self) -> bool {
         self.seen().is_none_or(|seen| LOOK_EVERY <= seen.at.elapsed())
     }
 
     /// A pulse that was asked at this instant has looked.
-    pub(crate) fn looked(&self, at: Instant, nothing: bool) {
+    pub fn looked(&self, at: Instant, nothing: bool) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Seen { at, nothing });
     }
 
     /// This process has changed a lease itself.
-    pub(crate) fn forget(&self) {
+    pub fn forget(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Whether there is nothing to take over, as far as is known.
-    pub(crate) fn is_quiet(&self) -> bool {
+    pub fn is_quiet(&self) -> bool {
         self.seen().is_some_and(|seen| seen.nothing && seen.at.elapsed() < GOOD)
     }
 
