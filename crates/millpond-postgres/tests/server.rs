@@ -244,6 +244,21 @@ async fn a_program_that_sends_may_wake_the_relay() {
     store.close().await;
 }
 
+/// The relay looks from a floor, and by that nothing is due before it was written.
+#[tokio::test]
+async fn a_send_that_was_due_long_ago_is_due_when_it_is_written() {
+    let url = in_schema(Postgres::shared().url(), &fresh_schema());
+    let schema = url.split_once("schema=").unwrap().1.to_owned();
+    let store = open(&url).await;
+    declared(&store).await;
+    let program = client(Postgres::shared().url()).await;
+    let send = format!("select {schema}.send('mail', '{{}}', '{{\"at\": \"2020-01-01T00:00:00Z\"}}')");
+    program.batch_execute(&send).await.unwrap();
+    let late = format!("select 1 from {schema}.outbox where ready_at >= created_at");
+    assert_eq!(program.query(&late, &[]).await.unwrap().len(), 1);
+    store.close().await;
+}
+
 #[tokio::test]
 async fn nodes_that_start_at_once_migrate_once() {
     let url = in_schema(Postgres::shared().url(), &fresh_schema());
