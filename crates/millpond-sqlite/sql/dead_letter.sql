@@ -22,8 +22,8 @@ returning id, queue_id, kind;
 update millpond_queue set hooked = 1 where id = ?1 and hooked = 0;
 
 -- name: hook_due
--- Dead letters whose hook is to be called, and whether their message was acknowledged after all. Served by
--- millpond_dead_letter_hook; the inbox by its primary key.
+-- Dead letters whose hook is to be called, and whether their message was acknowledged after all.
+-- Served by millpond_dead_letter_hook; the inbox by its primary key.
 select d.id, d.message_id, d.subscription_id, d.reason, d.detail, d.error_class, d.sent_at, d.died_at, d.attempt, d.kind,
        d.key, d.content_type, d.headers, d.hook_tries,
        exists (select 1 from millpond_inbox i
