@@ -5,9 +5,44 @@ insert into millpond_upkeep (duty, owner, until) values ($1, $2, $now + $3)
 on duplicate key update owner = if(owner = values(owner) or until <= $now, values(owner), owner),
                         until = if(owner = values(owner), values(until), until);
 
--- name: duty_owner
--- Served by the primary key.
-select owner from millpond_upkeep where duty = $1;
+-- name: retention_look
+-- All that a round of upkeep must know; no row unless this node has the duty. A row for each queue, or one for none: the queue
+-- with its settings; the time; of what could be deleted of its log, the oldest; and then, alike in every row, the oldest of
+-- the inbox, the history, the events, the dedup keys, the workers, the audit but its last line, and the dead letters; whether
+-- there are markers below another claim, added counters, and marks; the oldest counter by the minute and by the quarter.
+-- Walks the queues, the workers, the claims, the marks and the counters by the minute, a day of them for each queue and kind.
+-- Each of the others is one row at the end of its index: the primary keys, log_partition_part, inbox_committed,
+-- history_finished, event_at, dedup_expires, dead_letter_died.
+select q.id, q.name, q.settings, q.delivery, $now,
+       (select min(coalesce((select l.published_at from millpond_log l
+                             where l.`partition` = p.id and l.log_offset = p.first_offset), 0))
+        from millpond_log_partition p
+        join millpond_subscription s on s.queue_id = p.queue_id and s.name = ''
+        where p.queue_id = q.id
+              and p.first_offset < p.next_offset - 1
+              and p.first_offset <= (select max(c.to_offset) from millpond_claim c
+                                     where c.subscription_id = s.id and c.`partition` = p.id)),
+       (select min(committed_at) from millpond_inbox),
+       (select min(finished_at) from millpond_history),
+       (select min(at) from millpond_event),
+       (select min(expires_at) from millpond_dedup),
+       (select min(if(stopped, 0, lease_until)) from millpond_worker),
+       (select a.at from millpond_audit a where a.number < (select max(number) from millpond_audit)
+        order by a.number limit 1),
+       (select d.died_at from millpond_dead_letter d where d.hook <> 'pending' order by d.died_at limit 1),
+       exists (select 1 from millpond_claim c
+               where c.token is null
+                     and c.to_offset < (select max(h.to_offset) from millpond_claim h
+                                        where h.subscription_id = c.subscription_id and h.`partition` = c.`partition`)),
+       exists (select 1 from millpond_stat_delta),
+       exists (select 1 from millpond_cancel),
+       (select min(minute) from millpond_stat where minute > 0),
+       (select min((select min(r.quarter) from millpond_stat_quarter r
+                    where r.queue_id = t.queue_id and r.kind = t.kind))
+        from millpond_stat t where t.minute = 0)
+from millpond_upkeep u
+left join millpond_queue q on true
+where u.duty = $1 and u.owner = $2;
 
 -- name: retention_partitions
 -- Every part of every queue; a handful of rows.
@@ -44,11 +79,11 @@ delete from millpond_dedup where queue_id = $1 and dedup_key in ($2);
 
 -- name: inbox_delete
 -- Only what nobody can be given again: it waits nowhere, and no live claim is old enough to hold it.
--- Served by inbox_committed; the rest by the keys of the other tables.
-select i.message_id from millpond_inbox i
+-- Served by inbox_committed; the rest by the keys of the other tables, row by row: what is counted is not read whole first.
+select i.message_id from millpond_inbox i force index (inbox_committed)
 where i.committed_at < $2 and i.subscription_id = $1
-      and not exists (select 1 from millpond_outbox o where o.message_id = i.message_id)
-      and not exists (select 1 from millpond_log_returned r where r.message_id = i.message_id)
+      and (select count(*) from millpond_outbox o where o.message_id = i.message_id) = 0
+      and (select count(*) from millpond_log_returned r where r.message_id = i.message_id) = 0
       and not exists (select 1 from millpond_claim c
                       where c.subscription_id = i.subscription_id and c.token is not null
                             and c.leased_at <= i.committed_at)

@@ -399,9 +399,11 @@ impl Connection {
         }
     }
 
-    /// Whether the server answers on it.
+    /// Whether the server answers on it, by the protocol's own question, which is no statement. One who gets no answer drops the
+    /// connection.
     pub(crate) async fn is_alive(&self) -> bool {
-        matches!(tokio::time::timeout(CONNECT_WAIT, self.step("do 0")).await, Ok(Ok(())))
+        let ping = async { self.conn.lock().await.ping().await };
+        matches!(tokio::time::timeout(CONNECT_WAIT, ping).await, Ok(Ok(())))
     }
 
     /// Whether somebody else may use it: it is open and in no transaction.

@@ -96,20 +96,25 @@ pub(crate) async fn stored_queue(connection: &Connection, name: &str) -> Tried<O
 /// All declared queues, by name. One that this release cannot read takes no other along: it is left out, and says why
 /// when it is asked for by its name.
 pub(crate) async fn stored_queues(connection: &Connection) -> Tried<Vec<Queue>> {
-    let mut queues = Vec::new();
     let mut script = connection.new_script();
     let list = script.add("queue_list", &[])?;
     let settings = script.add("setting_of_all", &[])?;
     let answers = connection.script(script).await?;
-    for row in &answers[list].rows {
-        match queue_row(row, &answers[settings].rows) {
+    Ok(readable_queues(&answers[list].rows, &answers[settings].rows))
+}
+
+/// The queues of rows that begin as those of `queue_list` do; a row may be there without one.
+pub(crate) fn readable_queues(rows: &[Row], changes: &[Row]) -> Vec<Queue> {
+    let mut queues = Vec::new();
+    for row in rows.iter().filter(|row| row.get::<_, Option<i64>>(0).is_some()) {
+        match queue_row(row, changes) {
             Ok(stored) => queues.push(stored.queue),
             Err(error) => {
                 tracing::warn!(%error, cause = error.causes(), "a queue cannot be read, and is left out");
             }
         }
     }
-    Ok(queues)
+    queues
 }
 
 /// A queue, and changes of which some may be of others.

@@ -8,15 +8,18 @@ use millpond_core::time::{Timestamp, micros};
 use millpond_sql::Reader;
 use uuid::Uuid;
 
-use crate::admin::now;
 use crate::append::number;
 use crate::bits::Bits;
 use crate::connection::{Connection, Param};
 use crate::error::Tried;
 use crate::literal::List;
-use crate::queues::stored_queues;
+use crate::queues::readable_queues;
+use crate::row::Row;
 
-/// How long a node has the duty.
+/// What one node at a time does.
+const DUTY: &str = "retention";
+
+/// How long a node has it.
 const DUTY_LEASE: Duration = Duration::from_secs(60);
 
 /// How long the run log is kept.
@@ -42,6 +45,24 @@ const AUDIT_KEPT: Duration = Duration::from_secs(400 * 24 * 3600);
 /// How long a dead letter is kept.
 const DEAD_LETTERS_KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
 
+/// The columns of `retention_look`.
+mod column {
+    pub(super) const NOW: usize = 4;
+    pub(super) const LOG: usize = 5;
+    pub(super) const INBOX: usize = 6;
+    pub(super) const HISTORY: usize = 7;
+    pub(super) const EVENTS: usize = 8;
+    pub(super) const DEDUP: usize = 9;
+    pub(super) const WORKERS: usize = 10;
+    pub(super) const AUDIT: usize = 11;
+    pub(super) const DEAD_LETTERS: usize = 12;
+    pub(super) const MARKERS: usize = 13;
+    pub(super) const ADDED: usize = 14;
+    pub(super) const MARKS: usize = 15;
+    pub(super) const MINUTE: usize = 16;
+    pub(super) const QUARTER: usize = 17;
+}
+
 /// A partition of the log.
 struct Partition {
     id: i32,
@@ -50,43 +71,87 @@ struct Partition {
     subscription: i32,
 }
 
-/// Deletes at most `rows_max` rows of each table, if this node has the duty; answers how many went.
+/// Deletes at most `rows_max` rows of each table, if this node has the duty; answers how many went. One look says what
+/// there is to do, and only that is done.
 pub(crate) async fn retain(connection: &mut Connection, node: &str, rows_max: usize) -> Tried<u64> {
-    if !take_duty(connection, "retention", node).await? {
-        return Ok(0);
-    }
-    let now = now(connection).await?;
+    let mut script = connection.new_script();
+    script.add("duty_take", &[&DUTY, &node, &micros(DUTY_LEASE)])?;
+    let look = script.add("retention_look", &[&DUTY, &node])?;
+    let changes = script.add("setting_of_all", &[])?;
+    let answers = connection.script(script).await?;
+    let rows = &answers[look].rows;
+    let Some(seen) = rows.first() else { return Ok(0) };
+    let queues = readable_queues(rows, &answers[changes].rows);
+    let now = Timestamp::from_micros(seen.get(column::NOW));
+    let is_due = |column, before: Timestamp| is_at_most(seen, column, before.as_micros());
     let rows_max = i64::try_from(rows_max).unwrap_or(i64::MAX);
-    let mut retention = HashMap::new();
-    for queue in stored_queues(connection).await? {
-        retention.insert(queue.id, queue.settings.retention);
+    let retention: HashMap<QueueId, Duration> =
+        queues.into_iter().map(|queue| (queue.id, queue.settings.retention)).collect();
+    let mut gone = retain_log(connection, &logs_due(rows, now, &retention), rows_max).await?;
+    // The oldest row may be of another queue: then there is nothing.
+    if retention.values().min().is_some_and(|kept| is_due(column::INBOX, now - *kept - INBOX_GRACE)) {
+        gone += retain_inbox(connection, now, &retention, rows_max).await?;
     }
-    let mut gone = retain_log(connection, now, &retention, rows_max).await?;
-    gone += retain_inbox(connection, now, &retention, rows_max).await?;
-    let before = [
-        ("history_delete", now - EVENTS_KEPT),
-        ("event_delete", now - EVENTS_KEPT),
-        ("worker_delete", now - WORKER_KEPT),
-        ("audit_delete", now - AUDIT_KEPT),
-        ("dead_letter_delete", now - DEAD_LETTERS_KEPT),
+    let kinds = [
+        ("history_delete", column::HISTORY, now - EVENTS_KEPT),
+        ("event_delete", column::EVENTS, now - EVENTS_KEPT),
+        ("worker_delete", column::WORKERS, now - WORKER_KEPT),
+        ("audit_delete", column::AUDIT, now - AUDIT_KEPT),
+        ("dead_letter_delete", column::DEAD_LETTERS, now - DEAD_LETTERS_KEPT),
     ];
-    for (statement, before) in before {
-        let params: [Param<'_>; 2] = [&before.as_micros(), &rows_max];
-        gone += connection.run(statement, &params).await?;
+    for (statement, oldest, before) in kinds {
+        if is_due(oldest, before) {
+            let params: [Param<'_>; 2] = [&before.as_micros(), &rows_max];
+            gone += connection.run(statement, &params).await?;
+        }
     }
-    gone += connection
-        .change(async |connection: &mut Connection| drop_dedup(connection, now, rows_max).await)
-        .await?;
-    gone += drop_markers(connection, rows_max).await?;
-    gone += connection.change(async |connection: &mut Connection| fold(connection, rows_max).await).await?;
+    if is_due(column::DEDUP, now) {
+        let drop = async |connection: &mut Connection| drop_dedup(connection, now, rows_max).await;
+        gone += connection.change(drop).await?;
+    }
+    if seen.get(column::MARKERS) {
+        gone += drop_markers(connection, rows_max).await?;
+    }
+    if seen.get(column::ADDED) {
+        gone +=
+            connection.change(async |connection: &mut Connection| fold(connection, rows_max).await).await?;
+    }
     let minute = now.as_micros() / 60_000_000;
-    let day = i32::try_from(minute - MINUTES_KEPT).unwrap_or(i32::MAX);
-    gone += connection.change(async |connection: &mut Connection| fold_day(connection, day).await).await?;
-    let quarter = i32::try_from(minute / MINUTES_OF_QUARTER - QUARTERS_KEPT).unwrap_or(i32::MAX);
-    let quarters: [Param<'_>; 2] = [&quarter, &rows_max];
-    gone += connection.run("quarter_delete", &quarters).await?;
-    gone += drop_marks(connection, rows_max).await?;
+    let day = minute - MINUTES_KEPT;
+    // What was added just now may be old too.
+    if seen.get(column::ADDED) || is_at_most(seen, column::MINUTE, day - 1) {
+        let day = i32::try_from(day).unwrap_or(i32::MAX);
+        gone +=
+            connection.change(async |connection: &mut Connection| fold_day(connection, day).await).await?;
+    }
+    let quarter = minute / MINUTES_OF_QUARTER - QUARTERS_KEPT;
+    if is_at_most(seen, column::QUARTER, quarter - 1) {
+        let quarter = i32::try_from(quarter).unwrap_or(i32::MAX);
+        gone += connection.run("quarter_delete", &[&quarter, &rows_max]).await?;
+    }
+    if seen.get(column::MARKS) {
+        gone += drop_marks(connection, rows_max).await?;
+    }
     Ok(gone)
+}
+
+/// Whether a number is there, and not above this one.
+fn is_at_most(row: &Row, column: usize, most: i64) -> bool {
+    row.get::<_, Option<i64>>(column).is_some_and(|oldest| oldest <= most)
+}
+
+/// The queues of which something of the log can be deleted, and from when what is kept is.
+fn logs_due(
+    rows: &[Row],
+    now: Timestamp,
+    retention: &HashMap<QueueId, Duration>,
+) -> HashMap<QueueId, Timestamp> {
+    let due = |row: &Row| {
+        let queue = row.get::<_, Option<i64>>(0).map(QueueId)?;
+        let before = now - *retention.get(&queue)?;
+        is_at_most(row, column::LOG, before.as_micros()).then_some((queue, before))
+    };
+    rows.iter().filter_map(due).collect()
 }
 
 /// Forgets dedup keys whose window is over.
@@ -145,27 +210,19 @@ async fn fold_day(connection: &Connection, day: i32) -> Tried<u64> {
     Ok(connection.script(script).await?[drop].affected)
 }
 
-async fn take_duty(connection: &Connection, duty: &str, node: &str) -> Tried<bool> {
-    let lease = micros(DUTY_LEASE);
-    let mut script = connection.new_script();
-    script.add("duty_take", &[&duty, &node, &lease])?;
-    let owner = script.add("duty_owner", &[&duty])?;
-    let answers = connection.script(script).await?;
-    Ok(answers[owner].rows.first().is_some_and(|row| row.get::<_, &str>(0) == node))
-}
-
 async fn retain_log(
     connection: &mut Connection,
-    now: Timestamp,
-    retention: &HashMap<QueueId, Duration>,
+    due: &HashMap<QueueId, Timestamp>,
     rows_max: i64,
 ) -> Tried<u64> {
+    if due.is_empty() {
+        return Ok(0);
+    }
     let mut left = rows_max;
     for partition in partitions(connection).await? {
-        let Some(kept) = retention.get(&partition.queue) else { continue };
-        let before = now - *kept;
+        let Some(before) = due.get(&partition.queue) else { continue };
         let delete =
-            async |connection: &mut Connection| retain_partition(connection, &partition, before, left).await;
+            async |connection: &mut Connection| retain_partition(connection, &partition, *before, left).await;
         left -= connection.change(delete).await?;
     }
     Ok((rows_max - left).unsigned_abs())

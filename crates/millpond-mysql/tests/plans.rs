@@ -138,7 +138,7 @@ impl Fixture {
         self.store.settle(vec![claim]).await.unwrap();
     }
 
-    /// Everything that runs for every message, every claim, every pulse and every second.
+    /// Everything that runs for every message, every claim, every pulse, every second and every minute.
     async fn everything_hot(&mut self) {
         let now = || Some(Due::In(Duration::ZERO));
         for due in [None, now(), Some(Due::In(Duration::from_secs(3_600)))] {
@@ -191,6 +191,7 @@ impl Fixture {
             })
             .collect();
         self.store.settle(settled).await.unwrap();
+        self.store.retain("node".to_owned(), 20).await.unwrap();
     }
 
     /// Runs everything hot several times, and looks at every statement.
@@ -342,4 +343,23 @@ async fn hot_statements_read_no_more_than_they_take_whatever_the_backlog() {
         "{}",
         &log[seen..]
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn upkeep_that_has_nothing_to_do_asks_in_one_packet() {
+    let mut fixture = Fixture::new().await;
+    fixture.everything_hot().await;
+    while fixture.store.retain("node".to_owned(), 10_000).await.unwrap() != 0 {}
+    for node in ["node", "other"] {
+        // A statement is written down once its answer is sent: the last one is the clock's, before and after.
+        fixture.store.now().await.unwrap();
+        fixture.seen = fixture.log().len();
+        assert_eq!(fixture.store.retain(node.to_owned(), 10_000).await.unwrap(), 0);
+        fixture.store.now().await.unwrap();
+        let log = fixture.log();
+        let statements = log[fixture.seen..].split("# User@Host:").skip(1);
+        let asked = statements.filter(|statement| !statement.contains("No tables used")).count();
+        // The duty, the look, and what was changed of settings.
+        assert_eq!(asked, 3, "{}", &log[fixture.seen..]);
+    }
 }

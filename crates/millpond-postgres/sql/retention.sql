@@ -1,9 +1,51 @@
--- name: duty_take
--- Takes a duty, or keeps it; changes nothing while another node has it. What is there is served by the primary key.
-insert into millpond.upkeep as u (duty, owner, until)
-values ($1, $2, millpond.time_of($3) + $4)
-on conflict (duty) do update set owner = excluded.owner, until = excluded.until
-where u.owner = excluded.owner or u.until <= millpond.time_of($3);
+-- name: retention_look
+-- All that a round of upkeep must know. This node takes the duty, or keeps it; there is no row while another one has it. A row
+-- for each queue, or one for none: the queue with its settings and changes; the time; of what could be deleted of its log, the
+-- oldest; and then, alike in every row, the oldest of the inbox, the history, the events, the dedup keys, the workers, the
+-- audit but its last line, and the dead letters; whether there are markers below another claim, added counters, and marks; the
+-- oldest counter by the minute and by the quarter.
+-- Walks the queues, the workers, the claims, the marks and the counters by the minute, a day of them for each queue and kind.
+-- Each of the others is one row at the end of its index: the primary keys, log_partition_part, inbox_committed,
+-- history_finished, event_at, dedup_expires, dead_letter_died.
+with duty as (
+    insert into millpond.upkeep as u (duty, owner, until)
+    values ($1, $2, millpond.time_of($3) + $4)
+    on conflict (duty) do update set owner = excluded.owner, until = excluded.until
+    where u.owner = excluded.owner or u.until <= millpond.time_of($3)
+    returning 1
+)
+select q.id, q.name, q.settings, q.delivery,
+       (select array_agg(c.setting) from millpond.setting_change c where c.queue_id = q.id),
+       (select array_agg(c.value) from millpond.setting_change c where c.queue_id = q.id),
+       millpond.time_of($3),
+       (select min(coalesce((select l.published_at from millpond.log l
+                             where l.partition = p.id and l.log_offset = p.first_offset), 0))
+        from millpond.log_partition p
+        join millpond.subscription s on s.queue_id = p.queue_id and s.name = ''
+        where p.queue_id = q.id
+              and p.first_offset < (select max(l.log_offset) from millpond.log l where l.partition = p.id)
+              and p.first_offset <= (select max(c.to_offset) from millpond.claim c
+                                     where c.subscription_id = s.id and c.partition = p.id)),
+       (select min(committed_at) from millpond.inbox),
+       (select min(finished_at) from millpond.history),
+       (select min(at) from millpond.event),
+       (select min(expires_at) from millpond.dedup),
+       (select min(case when stopped then 0 else lease_until end) from millpond.worker),
+       (select a.at from millpond.audit a where a.number < (select max(number) from millpond.audit)
+        order by a.number limit 1),
+       (select d.died_at from millpond.dead_letter d where d.hook <> 'pending' order by d.died_at limit 1),
+       exists (select 1 from millpond.claim c
+               where c.token is null
+                     and c.to_offset < (select max(h.to_offset) from millpond.claim h
+                                        where h.subscription_id = c.subscription_id and h.partition = c.partition)),
+       exists (select 1 from millpond.stat_delta),
+       exists (select 1 from millpond.cancel),
+       (select min(minute) from millpond.stat where minute > 0),
+       (select min((select min(r.quarter) from millpond.stat_quarter r
+                    where r.queue_id = t.queue_id and r.kind = t.kind))
+        from millpond.stat t where t.minute = 0)
+from duty
+left join millpond.queue q on true;
 
 -- name: retention_partitions
 -- Every part of every queue; a handful of rows.
@@ -42,15 +84,17 @@ delete from millpond.dedup where ctid = any (array(
 
 -- name: inbox_delete
 -- Only what nobody can be given again: it waits nowhere, and no live claim is old enough to hold it.
--- Served by inbox_committed, then by the place of each row; the rest is served by the keys of the other tables.
+-- Served by inbox_committed, then by the place of each row; the rest is served by the keys of the other tables, row by row:
+-- `offset 0` keeps the planner from joining them, and BEGIN_IN_ORDER from sorting.
 delete from millpond.inbox where ctid = any (array(
     select i.ctid from millpond.inbox i
     where i.committed_at < $2 and i.subscription_id = $1
-          and not exists (select 1 from millpond.outbox o where o.message_id = i.message_id)
-          and not exists (select 1 from millpond.log l where l.message_id = i.message_id and l.via_outbox)
+          and not exists (select 1 from millpond.outbox o where o.message_id = i.message_id offset 0)
+          and not exists (select 1 from millpond.log l where l.message_id = i.message_id and l.via_outbox offset 0)
           and not exists (select 1 from millpond.claim c
                           where c.subscription_id = i.subscription_id and c.token is not null
-                                and c.leased_at <= i.committed_at)
+                                and c.leased_at <= i.committed_at
+                          offset 0)
     order by i.committed_at
     limit $3
 ));

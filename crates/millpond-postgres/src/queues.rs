@@ -89,16 +89,21 @@ pub(crate) async fn stored_queue(connection: &Connection, name: &str) -> Tried<O
 /// All declared queues, by name. One that this release cannot read takes no other along: it is left out, and says why
 /// when it is asked for by its name.
 pub(crate) async fn stored_queues(connection: &Connection) -> Tried<Vec<Queue>> {
+    Ok(readable_queues(&connection.rows("queue_list", &[]).await?))
+}
+
+/// The queues of rows that begin as those of `queue_list` do; a row may be there without one.
+pub(crate) fn readable_queues(rows: &[Row]) -> Vec<Queue> {
     let mut queues = Vec::new();
-    for row in connection.rows("queue_list", &[]).await? {
-        match queue_row(&row) {
+    for row in rows.iter().filter(|row| row.get::<_, Option<i32>>(0).is_some()) {
+        match queue_row(row) {
             Ok(stored) => queues.push(stored.queue),
             Err(error) => {
                 tracing::warn!(%error, cause = error.causes(), "a queue cannot be read, and is left out");
             }
         }
     }
-    Ok(queues)
+    queues
 }
 
 fn queue_row(row: &Row) -> Result<Stored, Error> {

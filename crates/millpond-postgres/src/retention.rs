@@ -5,17 +5,20 @@ use std::time::Duration;
 
 use millpond_core::store::QueueId;
 use millpond_core::time::{Timestamp, micros};
+use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use crate::admin::now;
 use crate::append::number;
 use crate::bits::Bits;
 use crate::cell::count;
 use crate::connection::{Connection, Param};
 use crate::error::Tried;
-use crate::queues::stored_queues;
+use crate::queues::readable_queues;
 
-/// How long a node has the duty.
+/// What one node at a time does.
+const DUTY: &str = "retention";
+
+/// How long a node has it.
 const DUTY_LEASE: Duration = Duration::from_secs(60);
 
 /// How long the run log is kept.
@@ -44,6 +47,28 @@ const DEAD_LETTERS_KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Losing a deletion in a crash only means that it is done again.
 const BEGIN: &str = "begin; set local synchronous_commit = off";
 
+/// The columns of `retention_look`.
+mod column {
+    pub(super) const NOW: usize = 6;
+    pub(super) const LOG: usize = 7;
+    pub(super) const INBOX: usize = 8;
+    pub(super) const HISTORY: usize = 9;
+    pub(super) const EVENTS: usize = 10;
+    pub(super) const DEDUP: usize = 11;
+    pub(super) const WORKERS: usize = 12;
+    pub(super) const AUDIT: usize = 13;
+    pub(super) const DEAD_LETTERS: usize = 14;
+    pub(super) const MARKERS: usize = 15;
+    pub(super) const ADDED: usize = 16;
+    pub(super) const MARKS: usize = 17;
+    pub(super) const MINUTE: usize = 18;
+    pub(super) const QUARTER: usize = 19;
+}
+
+/// The same for what is to follow an index in its order: without statistics the planner would read and sort all of it.
+const BEGIN_IN_ORDER: &str = "begin; set local synchronous_commit = off; set local enable_sort = off; \
+                              set local enable_seqscan = off; set local enable_bitmapscan = off";
+
 /// A partition of the log.
 struct Partition {
     id: i32,
@@ -52,63 +77,102 @@ struct Partition {
     subscription: i32,
 }
 
-/// Deletes at most `rows_max` rows of each table, if this node has the duty; answers how many went.
+/// Deletes at most `rows_max` rows of each table, if this node has the duty; answers how many went. One look says what
+/// there is to do, and only that is done.
 pub(crate) async fn retain(connection: &mut Connection, node: &str, rows_max: usize) -> Tried<u64> {
-    if !take_duty(connection, "retention", node).await? {
-        return Ok(0);
-    }
-    let now = now(connection).await?;
+    let (given, lease) = (connection.now(), micros(DUTY_LEASE));
+    let duty: [Param<'_>; 4] =
+        [(&DUTY, Type::TEXT), (&node, Type::TEXT), (&given, Type::INT8), (&lease, Type::INT8)];
+    let rows = connection.rows("retention_look", &duty).await?;
+    let Some(seen) = rows.first() else { return Ok(0) };
+    let queues = readable_queues(&rows);
+    let now = Timestamp::from_micros(seen.get(column::NOW));
+    let is_due = |column, before: Timestamp| is_at_most(seen, column, before.as_micros());
     let rows_max = i64::try_from(rows_max).unwrap_or(i64::MAX);
-    let mut retention = HashMap::new();
-    for queue in stored_queues(connection).await? {
-        retention.insert(queue.id, queue.settings.retention);
+    let retention: HashMap<QueueId, Duration> =
+        queues.into_iter().map(|queue| (queue.id, queue.settings.retention)).collect();
+    let mut gone = retain_log(connection, &logs_due(&rows, now, &retention), rows_max).await?;
+    // The oldest row may be of another queue: then there is nothing.
+    if retention.values().min().is_some_and(|kept| is_due(column::INBOX, now - *kept - INBOX_GRACE)) {
+        gone += retain_inbox(connection, now, &retention, rows_max).await?;
     }
-    let mut gone = retain_log(connection, now, &retention, rows_max).await?;
-    gone += retain_inbox(connection, now, &retention, rows_max).await?;
-    let before = [
-        ("history_delete", now - EVENTS_KEPT),
-        ("event_delete", now - EVENTS_KEPT),
-        ("dedup_delete", now),
-        ("worker_delete", now - WORKER_KEPT),
-        ("audit_delete", now - AUDIT_KEPT),
-        ("dead_letter_delete", now - DEAD_LETTERS_KEPT),
+    let kinds = [
+        ("history_delete", column::HISTORY, now - EVENTS_KEPT),
+        ("event_delete", column::EVENTS, now - EVENTS_KEPT),
+        ("dedup_delete", column::DEDUP, now),
+        ("worker_delete", column::WORKERS, now - WORKER_KEPT),
+        ("audit_delete", column::AUDIT, now - AUDIT_KEPT),
+        ("dead_letter_delete", column::DEAD_LETTERS, now - DEAD_LETTERS_KEPT),
     ];
-    for (statement, before) in before {
-        let params: [Param<'_>; 2] = [(&before.as_micros(), Type::INT8), (&rows_max, Type::INT8)];
-        gone += connection.run(statement, &params).await?;
+    for (statement, oldest, before) in kinds {
+        if is_due(oldest, before) {
+            let params: [Param<'_>; 2] = [(&before.as_micros(), Type::INT8), (&rows_max, Type::INT8)];
+            gone += connection.run(statement, &params).await?;
+        }
     }
-    gone += connection.run("marker_delete", &[(&rows_max, Type::INT8)]).await?;
-    gone += count(&connection.row("stat_fold", &[(&rows_max, Type::INT8)]).await?, 0);
+    let rows: [Param<'_>; 1] = [(&rows_max, Type::INT8)];
+    if seen.get(column::MARKERS) {
+        gone += connection.run("marker_delete", &rows).await?;
+    }
+    if seen.get(column::ADDED) {
+        gone += count(&connection.row("stat_fold", &rows).await?, 0);
+    }
     let minute = now.as_micros() / 60_000_000;
-    let day = i32::try_from(minute - MINUTES_KEPT).unwrap_or(i32::MAX);
-    let old: [Param<'_>; 2] = [(&day, Type::INT4), (&rows_max, Type::INT8)];
-    gone += count(&connection.row("stat_fold_day", &old).await?, 0);
-    let quarter = i32::try_from(minute / MINUTES_OF_QUARTER - QUARTERS_KEPT).unwrap_or(i32::MAX);
-    let quarters: [Param<'_>; 2] = [(&quarter, Type::INT4), (&rows_max, Type::INT8)];
-    gone += connection.run("quarter_delete", &quarters).await?;
-    gone += connection.run("cancel_mark_delete", &[(&rows_max, Type::INT8)]).await?;
+    let day = minute - MINUTES_KEPT;
+    // What was added just now may be old too.
+    if seen.get(column::ADDED) || is_at_most(seen, column::MINUTE, day - 1) {
+        let day = i32::try_from(day).unwrap_or(i32::MAX);
+        let old: [Param<'_>; 2] = [(&day, Type::INT4), (&rows_max, Type::INT8)];
+        gone += count(&connection.row("stat_fold_day", &old).await?, 0);
+    }
+    let quarter = minute / MINUTES_OF_QUARTER - QUARTERS_KEPT;
+    if is_at_most(seen, column::QUARTER, quarter - 1) {
+        let quarter = i32::try_from(quarter).unwrap_or(i32::MAX);
+        let old: [Param<'_>; 2] = [(&quarter, Type::INT4), (&rows_max, Type::INT8)];
+        gone += connection.run("quarter_delete", &old).await?;
+    }
+    if seen.get(column::MARKS) {
+        gone += connection.run("cancel_mark_delete", &rows).await?;
+    }
     Ok(gone)
 }
 
-async fn take_duty(connection: &Connection, duty: &str, node: &str) -> Tried<bool> {
-    let (now, lease) = (connection.now(), micros(DUTY_LEASE));
-    let params: [Param<'_>; 4] =
-        [(&duty, Type::TEXT), (&node, Type::TEXT), (&now, Type::INT8), (&lease, Type::INT8)];
-    Ok(connection.run("duty_take", &params).await? != 0)
+/// Whether a number is there, and not above this one.
+fn is_at_most(row: &Row, column: usize, most: i64) -> bool {
+    let oldest: Option<i64> = match column {
+        column::MINUTE | column::QUARTER => row.get::<_, Option<i32>>(column).map(i64::from),
+        _ => row.get(column),
+    };
+    oldest.is_some_and(|oldest| oldest <= most)
+}
+
+/// The queues of which something of the log can be deleted, and from when what is kept is.
+fn logs_due(
+    rows: &[Row],
+    now: Timestamp,
+    retention: &HashMap<QueueId, Duration>,
+) -> HashMap<QueueId, Timestamp> {
+    let due = |row: &Row| {
+        let queue = row.get::<_, Option<i32>>(0).map(|id| QueueId(id.into()))?;
+        let before = now - *retention.get(&queue)?;
+        is_at_most(row, column::LOG, before.as_micros()).then_some((queue, before))
+    };
+    rows.iter().filter_map(due).collect()
 }
 
 async fn retain_log(
     connection: &mut Connection,
-    now: Timestamp,
-    retention: &HashMap<QueueId, Duration>,
+    due: &HashMap<QueueId, Timestamp>,
     rows_max: i64,
 ) -> Tried<u64> {
+    if due.is_empty() {
+        return Ok(0);
+    }
     let mut left = rows_max;
     for partition in partitions(connection).await? {
-        let Some(kept) = retention.get(&partition.queue) else { continue };
-        let before = now - *kept;
+        let Some(before) = due.get(&partition.queue) else { continue };
         let delete =
-            async |connection: &mut Connection| retain_partition(connection, &partition, before, left).await;
+            async |connection: &mut Connection| retain_partition(connection, &partition, *before, left).await;
         left -= connection.change(BEGIN, delete).await?;
     }
     Ok((rows_max - left).unsigned_abs())
@@ -183,7 +247,7 @@ async fn partitions(connection: &Connection) -> Tried<Vec<Partition>> {
 }
 
 async fn retain_inbox(
-    connection: &Connection,
+    connection: &mut Connection,
     now: Timestamp,
     retention: &HashMap<QueueId, Duration>,
     rows_max: i64,
@@ -195,7 +259,8 @@ async fn retain_inbox(
         let left = rows_max - gone.cast_signed();
         let params: [Param<'_>; 3] =
             [(&subscription.get::<_, i32>(0), Type::INT4), (&before, Type::INT8), (&left, Type::INT8)];
-        gone += connection.run("inbox_delete", &params).await?;
+        let delete = async |connection: &mut Connection| connection.run("inbox_delete", &params).await;
+        gone += connection.change(BEGIN_IN_ORDER, delete).await?;
     }
     Ok(gone)
 }

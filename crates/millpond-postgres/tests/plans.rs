@@ -133,7 +133,7 @@ impl Fixture {
         self.store.settle(vec![claim]).await.unwrap();
     }
 
-    /// Everything that runs for every message, every claim, every pulse and every second.
+    /// Everything that runs for every message, every claim, every pulse, every second and every minute.
     async fn everything_hot(&mut self) {
         let now = || Some(Due::In(Duration::ZERO));
         for due in [None, now(), Some(Due::In(Duration::from_secs(3_600)))] {
@@ -186,6 +186,7 @@ impl Fixture {
             })
             .collect();
         self.store.settle(settled).await.unwrap();
+        self.store.retain("node".to_owned(), 20).await.unwrap();
     }
 
     /// Runs everything hot several times, so that the plans that are kept are seen too, and looks at every plan.
@@ -306,4 +307,19 @@ async fn hot_statements_search_an_index_whatever_the_backlog() {
     fixture.store.close().await;
     fixture.store = PostgresStore::open(fixture.server.url(), Options::default()).await.unwrap();
     fixture.check("after mass deletes, with statistics").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn upkeep_that_has_nothing_to_do_asks_once() {
+    let mut fixture = Fixture::new().await;
+    fixture.everything_hot().await;
+    while fixture.store.retain("node".to_owned(), 10_000).await.unwrap() != 0 {}
+    for node in ["node", "other"] {
+        fixture.seen = fixture.server.log().len();
+        assert_eq!(fixture.store.retain(node.to_owned(), 10_000).await.unwrap(), 0);
+        let log = fixture.server.log();
+        let asked = log[fixture.seen..].matches("Query Text: ").count();
+        let of_functions = log[fixture.seen..].matches("select coalesce(given").count();
+        assert_eq!(asked - of_functions, 1, "{}", &log[fixture.seen..]);
+    }
 }
