@@ -115,7 +115,7 @@ impl Postgres {
     ///
     /// When it does not stop, or is a contributor's own.
     pub fn crash(&self) {
-        let is_gone = || TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_err();
+        let is_gone = || self.at_work().is_empty();
         self.kept.as_ref().expect("only a private server is crashed").stop(is_gone);
     }
 
@@ -132,8 +132,17 @@ impl Postgres {
         };
         // Stopped first, it starts no process that is not in the list.
         signal("-STOP", &self.processes()[..1]);
-        signal("-KILL", &self.processes());
+        signal("-KILL", &self.at_work());
         self.crash();
+    }
+
+    /// The processes that are in its data folder, with or without a parent. While there is one, its shared memory is
+    /// in use and no server starts on the data.
+    fn at_work(&self) -> Vec<u32> {
+        let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let here = |pid: &u32| std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|at| at == self.data);
+        numbers.filter(here).collect()
     }
 
     /// Starts it again on the same data and port.
@@ -189,5 +198,16 @@ mod tests {
         let data = server.data().to_owned();
         drop(server);
         assert!(!data.exists(), "its folder is gone");
+    }
+
+    #[test]
+    fn nothing_is_at_work_once_the_tree_is_killed() {
+        let server = Postgres::start(Fsync::Off, &["shared_buffers=512MB"]);
+        for _ in 0..5 {
+            assert!(1 < server.at_work().len(), "it has processes beside itself");
+            server.kill_tree();
+            assert_eq!(server.at_work(), [], "none holds its memory");
+            server.start_again();
+        }
     }
 }
