@@ -154,20 +154,28 @@ impl Drained {
     }
 }
 
-/// A worker with `settings` handles `count` messages, or as many as it can in the time; if that is all there are,
-/// the clock stops when all are settled.
+/// When the clock of a drain stops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Until {
+    /// So many messages have been handled; more may wait.
+    Handled,
+    /// They were all there are, and all are settled.
+    Settled,
+}
+
+/// A worker with `settings` handles `count` messages, or as many as it can in the time.
 async fn drain(
     place: &mut Place<'_>,
     settings: &str,
     retries: u64,
-    count: u64,
+    (count, until): (u64, Until),
     seconds: u64,
 ) -> millpond::Result<Drained> {
     let (meter, program) = (place.bench.meter().await?, place.process.cpu());
     place.process.ask(&format!("start {settings} {retries}")).await?;
     let answer = place.process.ask(&format!("handled {count} {seconds}")).await?;
     let (handled, mut took) = (number(&answer, "handled")? as u64, number(&answer, "seconds")?);
-    if count <= handled && retries == 0 {
+    if count <= handled && until == Until::Settled {
         let answer = place.process.ask(&format!("settled {SETTLE_SECONDS_MAX}")).await?;
         if number(&answer, "left")? == 0.0 {
             took = number(&answer, "seconds")?;

@@ -1,6 +1,6 @@
 //! Draining a backlog through handlers that do nothing.
 
-use super::{Place, drain};
+use super::{Place, Until, drain};
 use crate::compare::figures::Figures;
 use crate::compare::programs::Kind;
 use crate::compare::sizes::Sizes;
@@ -27,7 +27,7 @@ pub(super) async fn best(
     figures: &mut Figures,
 ) -> millpond::Result<()> {
     let sent = filled(place, sizes).await?;
-    let drained = drain(place, "best", 0, sent, sizes.seconds).await?;
+    let drained = drain(place, "best", 0, (sent, Until::Settled), sizes.seconds).await?;
     tokio::time::sleep(STATISTICS).await;
     let dead = place.number(DEAD).await?;
     figures.add(place.key(), "drain_per_second", drained.rate());
@@ -48,7 +48,8 @@ pub(super) async fn default(
         return Ok(());
     }
     let sent = filled(place, sizes).await?;
-    let drained = drain(place, "default", 0, sent, sizes.seconds.min(DEFAULT_SECONDS_MAX)).await?;
+    let drained =
+        drain(place, "default", 0, (sent, Until::Settled), sizes.seconds.min(DEFAULT_SECONDS_MAX)).await?;
     figures.add(place.key(), "default_drain_per_second", drained.rate());
     Ok(())
 }

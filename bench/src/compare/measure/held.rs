@@ -3,7 +3,7 @@
 
 use millpond::postgres::tokio_postgres::{NoTls, connect};
 
-use super::{Drained, Place, drain};
+use super::{Drained, Place, Until, drain};
 use crate::compare::figures::Figures;
 use crate::compare::programs::{Kind, Program};
 use crate::compare::sizes::Sizes;
@@ -75,10 +75,11 @@ async fn drained(
     let retries = if place.kind() == Kind::BareTable { 0 } else { RETRIES_PERCENT };
     let sent = place.fill(before).await?;
     place.analyze().await?;
-    drain(place, settings, retries, sent * WAITED_PERCENT / 100, sizes.seconds * 4).await?;
+    drain(place, settings, retries, (sent * WAITED_PERCENT / 100, Until::Handled), sizes.seconds * 4).await?;
     let sent = place.fill(measured).await?;
     place.analyze().await?;
-    let drained = drain(place, settings, retries, sent * WAITED_PERCENT / 100, sizes.seconds).await;
+    let drained =
+        drain(place, settings, retries, (sent * WAITED_PERCENT / 100, Until::Handled), sizes.seconds).await;
     drop(holder);
     drained
 }

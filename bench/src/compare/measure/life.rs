@@ -1,6 +1,6 @@
 //! The whole life of a message: it is sent, handled, kept, removed, and the tables are vacuumed.
 
-use super::{Place, drain};
+use super::{Place, Until, drain};
 use crate::compare::figures::Figures;
 use crate::compare::sizes::Sizes;
 use crate::failed;
@@ -13,7 +13,7 @@ pub(super) async fn whole_life(
     place.run("checkpoint").await?;
     let meter = place.bench.meter().await?;
     let sent = place.fill(sizes.messages(place.kind())).await?;
-    let drained = drain(place, "best", 0, sent, sizes.seconds * 4).await?;
+    let drained = drain(place, "best", 0, (sent, Until::Settled), sizes.seconds * 4).await?;
     if drained.handled < sent {
         return Err(failed(
             "measure a whole life",
