@@ -1,5 +1,6 @@
 //! What a run prints.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use millpond_testkit::judge::{Counters, Invariant, Verdict};
@@ -34,6 +35,8 @@ struct Summary {
     lost: u64,
     double_effects: u64,
     order_violations: u64,
+    /// The invariants that did not hold.
+    broken: Vec<String>,
     sent: u64,
     messages: u64,
     kills: u64,
@@ -100,6 +103,7 @@ impl Results {
             lost,
             double_effects,
             order_violations: of_all(|ending| out_of_order(&ending.verdict)),
+            broken: self.broken(),
             sent,
             messages: sent,
             kills,
@@ -117,6 +121,15 @@ impl Results {
             server: self.server.clone(),
         };
         serde_json::to_string(&summary).unwrap_or_default()
+    }
+}
+
+impl Results {
+    fn broken(&self) -> Vec<String> {
+        let endings = self.runs().filter_map(|run| run.as_ref().ok());
+        let broken = endings.flat_map(|ending| ending.verdict.broken());
+        let names: BTreeSet<_> = broken.map(|finding| format!("{:?}", finding.invariant)).collect();
+        names.into_iter().collect()
     }
 }
 

@@ -32,6 +32,11 @@ impl Log {
         event: &Event,
         breaches: &mut Breaches,
     ) {
+        // A lease that the server may have forgotten in a crash had perhaps an offset that was forgotten with it: the
+        // move from the outbox is no more durable than the lease behind it. The message is then in the outbox again.
+        if event.ph != Phase::Ok {
+            return;
+        }
         let (Some(part), Some(off)) = (event.part, event.off) else { return };
         match self.messages.entry((queue, part, off)) {
             Entry::Vacant(place) => {

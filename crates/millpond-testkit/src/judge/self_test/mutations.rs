@@ -127,9 +127,10 @@ mutations! {
         story.insert(at, story.events[at].clone())
     };
     I6 "two messages at one offset" |story| {
-        let at = story.pick(|event| event.op == Op::Lease)?;
+        let is_sure = |event: &Event| event.op == Op::Lease && event.ph == Phase::Ok;
+        let at = story.pick(is_sure)?;
         let Event { queue, part, off, id, .. } = story.events[at].clone();
-        let other = story.pick(|event| event.op == Op::Lease && event.queue == queue && event.id != id)?;
+        let other = story.pick(|event| is_sure(event) && event.queue == queue && event.id != id)?;
         (story.events[other].part, story.events[other].off) = (part, off);
         Some(())
     };
