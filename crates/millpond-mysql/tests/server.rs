@@ -196,6 +196,56 @@ async fn a_sender_sends_with_the_right_that_is_listed_and_can_do_nothing_else() 
     store.close().await;
 }
 
+/// A procedure's statements are committed one by one where the caller has no transaction.
+#[tokio::test]
+async fn a_send_by_sql_that_fails_half_way_leaves_no_key_behind() {
+    let (url, prefix) = (Mariadb::shared().url(), fresh_prefix());
+    let store = open(&with_prefix(url, &prefix)).await;
+    declared(&store).await;
+    let mut sender = conn(url).await;
+    let fails = format!(
+        "create trigger {prefix}fails before insert on {prefix}outbox for each row \
+         signal sqlstate '45000' set message_text = 'no room'"
+    );
+    run(&mut sender, &[&fails]).await;
+    let send = format!("call {prefix}send('mail', '{{}}', '{{\"dedup_key\": \"b\"}}', @id)");
+    let held = format!("select count(*) from {prefix}dedup");
+    let refused = sender.query_drop(&send).await.unwrap_err().to_string();
+    assert!(refused.contains("no room"), "{refused}");
+    assert_eq!(sender.query_first(&held).await.unwrap(), Some(0), "without a transaction");
+    let orders = format!("{prefix}orders");
+    run(&mut sender, &[&format!("create table {orders} (id int)"), "begin"]).await;
+    run(&mut sender, &[&format!("insert into {orders} values (1)")]).await;
+    sender.query_drop(&send).await.unwrap_err();
+    run(&mut sender, &["commit"]).await;
+    assert_eq!(sender.query_first(&held).await.unwrap(), Some(0), "within one that goes on");
+    assert_eq!(sender.query_first(format!("select count(*) from {orders}")).await.unwrap(), Some(1));
+
+    run(&mut sender, &[&format!("drop trigger {prefix}fails"), &send, &send]).await;
+    assert_eq!(store.relay(100).await.unwrap().moved, 1, "the key was free, and was held then");
+    run(&mut sender, &["set autocommit = 0", &send.replace("\"b\"", "\"c\""), "rollback"]).await;
+    assert_eq!(store.relay(100).await.unwrap().moved, 0, "a transaction that nobody began by name");
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_trigger_of_the_program_may_send() {
+    let (url, prefix) = (Mariadb::shared().url(), fresh_prefix());
+    let store = open(&with_prefix(url, &prefix)).await;
+    declared(&store).await;
+    let mut program = conn(url).await;
+    let orders = format!("{prefix}orders");
+    let sends = format!(
+        "create trigger {orders}_sends after insert on {orders} for each row \
+         call {prefix}send('mail', '{{}}', null, @id)"
+    );
+    run(&mut program, &[&format!("create table {orders} (id int)"), &sends]).await;
+    run(&mut program, &[&format!("insert into {orders} values (1), (2)")]).await;
+    run(&mut program, &["begin", &format!("insert into {orders} values (3)"), "rollback"]).await;
+    assert_eq!(store.relay(100).await.unwrap().moved, 2);
+    store.close().await;
+}
+
 #[tokio::test]
 async fn nodes_that_start_at_once_migrate_once() {
     let url = with_prefix(Mariadb::shared().url(), &fresh_prefix());

@@ -198,6 +198,23 @@ begin
     set the_checksum = if(crc32(a_body) > 2147483647, cast(crc32(a_body) as signed) - 4294967296, crc32(a_body));
 
     send: begin
+        -- Each statement of a procedure is committed alone where the caller has no transaction: then this one is ours. An
+        -- error takes back all of this message, and nothing else. In a trigger there is always a transaction.
+        declare is_ours bool default false;
+        declare exit handler for sqlexception
+        begin
+            -- A deadlock has ended the transaction, and the savepoint with it.
+            declare continue handler for 1305 begin end;
+            if is_ours then rollback; else rollback to savepoint millpond_call; end if;
+            set a_id = null;
+            resignal;
+        end;
+        begin
+            declare continue handler for 1305 begin set is_ours = true; start transaction; end;
+            savepoint millpond_call;
+            rollback to savepoint millpond_call;
+        end;
+
         set a_id = insert(insert(insert(insert(word, 21, 0, '-'), 17, 0, '-'), 13, 0, '-'), 9, 0, '-');
         if the_dedup_key is not null then
             set window_text = coalesce(window_text, json_extract(settings, '$.dedup_window'), '{"secs":86400,"nanos":0}');
@@ -216,6 +233,7 @@ begin
                     set refusal = concat('dedup-conflict: the key is held by message ', a_id, ' with another body');
                     signal sqlstate '45000' set message_text = refusal;
                 end if;
+                if is_ours then commit; else release savepoint millpond_call; end if;
                 leave send;
             end if;
         end if;
@@ -227,5 +245,6 @@ begin
                 cast(the_content_type as binary), the_headers, the_attempts_max, retry_at);
         insert into millpond_stat_delta (queue_id, kind, minute, sent)
         values (the_queue, cast(coalesce(the_kind, '') as binary), the_time div 60000000, 1);
+        if is_ours then commit; else release savepoint millpond_call; end if;
     end send;
 end;
