@@ -14,6 +14,7 @@ use millpond_core::queue::Transactional;
 use millpond_core::store::{self, BoxFuture, EffectTx, Stored};
 
 use crate::body::Body;
+use crate::counters::NO_QUEUE;
 use crate::item::Item;
 use crate::job::OpenUnit;
 use crate::pond::{Batch, Mark, Path, Pond, Sent, SentMessage};
@@ -283,7 +284,7 @@ impl UnitOfWork {
         let Self { tx, open, pond, after, .. } = self;
         if let Err(error) = tx.commit().await {
             if error.code() == Code::UnknownOutcome {
-                pond.outcome_is_unknown(&later);
+                pond.outcome_is_unknown(later);
             }
             return Err(error);
         }
@@ -301,7 +302,8 @@ impl UnitOfWork {
                 Ok(sent) => committed.messages.extend(sent.messages),
                 Err(error) => {
                     let causes = error.causes();
-                    pond.after_commit_failed(&format!("{error}: {causes}; {} messages are lost", ids.len()));
+                    let why = format!("{error}: {causes}; {} messages are lost", ids.len());
+                    pond.after_commit_failed(&queue.name, &why);
                 }
             }
         }
@@ -312,8 +314,8 @@ impl UnitOfWork {
             // In a task of its own: one that panics takes nothing else along.
             match pond.track(hook()).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => pond.after_commit_failed(&error),
-                Err(ended) => pond.after_commit_failed(&ended.to_string()),
+                Ok(Err(error)) => pond.after_commit_failed(NO_QUEUE, &error),
+                Err(ended) => pond.after_commit_failed(NO_QUEUE, &ended.to_string()),
             }
         }
         Ok(committed)
@@ -436,6 +438,7 @@ mod tests {
     use tokio::sync::Notify;
 
     use super::*;
+    use crate::counters::Counter;
     use crate::fake::FakeStore;
     use crate::queue::{FastQueue, Queue, TxQueue};
 
@@ -538,7 +541,8 @@ mod tests {
         unit.after_commit(|| async { panic!("nobody knows") as Result<(), Error> });
         assert_eq!(unit.commit().await.unwrap_err().code(), Code::UnknownOutcome);
         assert!(store.bodies().is_empty());
-        assert_eq!((pond.counts().commit_unknown, pond.counts().commit_outcome_unknown), (2, 1));
+        assert_eq!(pond.counts().of(Counter::CommitUnknown, "pings"), 2);
+        assert_eq!(pond.counts().total(Counter::CommitOutcomeUnknown), 1);
     }
 
     #[tokio::test]
@@ -571,7 +575,7 @@ mod tests {
         unit.commit().await.unwrap();
         assert_eq!(store.bodies(), [b"1"]);
         assert!(*ran.lock().unwrap());
-        assert_eq!(pond.counts().after_commit_failed, 2);
+        assert_eq!(pond.counts().total(Counter::AfterCommitFailed), 2);
     }
 
     #[tokio::test]
