@@ -72,7 +72,7 @@ impl Provider for Tables {
     }
 
     fn effects(&self) -> Option<Arc<dyn Effects>> {
-        Some(Arc::new(EffectTable(format!("{}effect", self.0))))
+        Some(Arc::new(EffectTable(format!("effect_of_{}", self.0))))
     }
 
     fn publish(

@@ -202,7 +202,7 @@ impl Program {
         let place = |name: &str| url.split_once(name).map(|(_, place)| place);
         let table = match (place("schema="), place("prefix=")) {
             (Some(schema), _) => format!("{schema}.effect"),
-            (_, Some(prefix)) => format!("{prefix}effect"),
+            (_, Some(prefix)) => format!("effect_of_{prefix}"),
             _ => "effect".to_owned(),
         };
         Self { pond, table }
