@@ -244,8 +244,9 @@ impl UnitOfWork {
     ///
     /// All but the last say that nothing was committed: those of a hook; `dedup-conflict`; `lease-lost`: stop; what the
     /// store says. `unknown-outcome`: it may have been. The messages exist exactly if it was, and [`Pond::find`] says so
-    /// later; those of a [`FastQueue`](crate::queue::FastQueue) are discarded and counted. In a job return an error: the
-    /// next delivery finds out.
+    /// later; those of a [`FastQueue`](crate::queue::FastQueue) are discarded, counted, and told to the `on_error` of a
+    /// worker on this pond. In a job return an error: the next delivery finds out. `statement-failed`: a statement of the
+    /// transaction had failed, and the database rolled all of it back.
     pub async fn commit(self) -> Result<Committed> {
         let pond = self.pond.clone();
         let running = pond.track(self.run_to_its_end());
