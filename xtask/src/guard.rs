@@ -2,6 +2,7 @@
 //! that say what to do; `tests/` holds the repository to them and shows that each of them fires.
 
 pub mod arrows;
+pub mod crashes;
 pub mod reports;
 pub mod source;
 pub mod text;

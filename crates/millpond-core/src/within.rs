@@ -67,7 +67,7 @@ use std::error::Error as StdError;
 
 use crate::error::{Code, Error, Result};
 use crate::message::{Dedup, MessageId, NewMessage};
-use crate::store::{BoxFuture, Queue, QueueId, Stored};
+use crate::store::{BoxFuture, Frame, Queue, QueueId, Stored};
 
 /// Which SQL a transaction speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -344,6 +344,88 @@ pub fn send_blocking<T: BlockingUserTx<Of> + ?Sized, Of>(
         return sent;
     }
     tx.run(&Statement::word(dialect.end())).map_err(|refused| refused.into_error(dialect, &doing)).and(sent)
+}
+
+/// What [`adopt`] and [`commit`] were tried for.
+pub const ADOPT: &str = "adopt a transaction";
+
+/// Where an adopted transaction begins to be ours: if it is gone, so is what was done since.
+const UNIT: &str = "millpond_unit";
+
+/// Takes over an open transaction: refused, and without effect, where none is open.
+///
+/// # Errors
+///
+/// `unsupported-store` when the transaction is in a database of another kind, or none is open; what the library says.
+pub async fn adopt<T: UserTx<Of> + ?Sized, Of>(tx: &mut T, store: Dialect) -> Result<()> {
+    same_dialect(store, tx.dialect(), ADOPT)?;
+    step(tx, store, format!("savepoint {UNIT}"), ADOPT).await?;
+    if store == Dialect::Mysql {
+        // Without a transaction the savepoint did nothing there, and said nothing.
+        step(tx, store, format!("rollback to savepoint {UNIT}"), ADOPT).await?;
+    }
+    Ok(())
+}
+
+/// Opens or ends a frame in an adopted transaction.
+///
+/// # Errors
+///
+/// What the library says.
+pub async fn frame<T: UserTx<Of> + ?Sized, Of>(tx: &mut T, store: Dialect, frame: Frame) -> Result<()> {
+    for statement in frame.statements() {
+        step(tx, store, statement, "set a savepoint in the transaction").await?;
+    }
+    Ok(())
+}
+
+/// Commits an adopted transaction.
+///
+/// # Errors
+///
+/// `unknown-outcome`: the connection was lost on the way, and nobody knows. Any other: nothing was committed, because the
+/// transaction was over before (a statement had failed, or ended it), or because the database refused.
+pub async fn commit<T: UserTx<Of> + ?Sized, Of>(tx: &mut T, store: Dialect) -> Result<()> {
+    let doing = "commit the transaction";
+    // A server that has given a transaction up answers a commit with a rollback, and calls that a success.
+    let whole = tx.run(&Statement::word(format!("release savepoint {UNIT}"))).await;
+    whole.map_err(|refused| {
+        let error = refused.into_error(store, doing);
+        if error.code() == Code::UnsupportedStore {
+            return Error::new(Code::StatementFailed, doing).because("one of its statements ended it");
+        }
+        error
+    })?;
+    let committed = tx.run(&Statement::word("commit")).await.map(drop);
+    committed.map_err(|refused| {
+        if commit_is_unknown(store, refused.state.as_deref()) {
+            return Error::new(Code::UnknownOutcome, doing).because(refused.cause);
+        }
+        refused.into_error(store, doing)
+    })
+}
+
+async fn step<T: UserTx<Of> + ?Sized, Of>(
+    tx: &mut T,
+    store: Dialect,
+    statement: String,
+    doing: &str,
+) -> Result<()> {
+    let ran = tx.run(&Statement::word(statement)).await;
+    ran.map(drop).map_err(|refused| refused.into_error(store, doing))
+}
+
+/// Whether nobody knows what became of a commit that ended with this state.
+fn commit_is_unknown(dialect: Dialect, state: Option<&str>) -> bool {
+    match (dialect, state) {
+        (_, None) => true,
+        // An error of the disk: nobody knows what a restart will find.
+        (Dialect::Sqlite, Some(state)) => state.parse::<i32>().is_ok_and(|code| code & 0xff == 10),
+        // The connection, the server's end, an answer that did not come; and MariaDB's word for all else.
+        (_, Some(state)) => {
+            state == "40003" || ["08", "57", "58", "HY"].iter().any(|class| state.starts_with(class))
+        }
+    }
 }
 
 /// The statements of one send, each when the one before is answered: dedup keys first, in the order of the keys, so that
@@ -751,5 +833,22 @@ mod tests {
         ] {
             assert_eq!(of_sqlstate(state, &*cause(text)), code, "{state} {text}");
         }
+    }
+
+    #[test]
+    fn a_commit_is_unknown_when_its_answer_may_have_been_lost() {
+        let check = |dialect, state, expected| {
+            assert_eq!(commit_is_unknown(dialect, state), expected, "{dialect:?} {state:?}");
+        };
+        check(Dialect::Postgres, None, true);
+        check(Dialect::Postgres, Some("08006"), true);
+        check(Dialect::Postgres, Some("57P01"), true);
+        check(Dialect::Postgres, Some("40001"), false);
+        check(Dialect::Postgres, Some("23505"), false);
+        check(Dialect::Mysql, Some("HY000"), true);
+        check(Dialect::Mysql, Some("40001"), false);
+        check(Dialect::Sqlite, Some("10"), true);
+        check(Dialect::Sqlite, Some("1034"), true);
+        check(Dialect::Sqlite, Some("5"), false);
     }
 }

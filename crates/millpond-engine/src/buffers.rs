@@ -10,6 +10,7 @@ use std::time::Duration;
 use millpond_core::buffer::{Admission, Buffer, TICK, Window};
 use millpond_core::error::{Error, ErrorKind, Result};
 use millpond_core::message::NewMessage;
+use millpond_core::reason::DropReason;
 use millpond_core::store;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -132,11 +133,8 @@ impl Buffers {
         }
         let entries = std::mem::take(&mut self.lock().entries);
         for (queue, entry) in entries {
-            let messages = entry.window.messages();
-            if 0 < messages {
-                pond.queue_counts().add(Counter::HandoffFailed, &queue, messages);
-                tracing::error!(%queue, messages, reason = "handoff-failed", "messages of a buffer are lost");
-            }
+            let messages = entry.flying.iter().cloned().chain(entry.waiting).collect();
+            give_up(pond, &queue, messages, "the process ends, and they could not be written");
         }
     }
 
@@ -222,7 +220,7 @@ async fn fly(
     let left = match caught(write(pond, &queue, &messages, dedup)).await {
         Ok(left) => left,
         Err(panic) => {
-            pond.queue_counts().add(Counter::FlusherRestarts, &queue.name, 1);
+            pond.counts().add(Counter::FlusherRestarts, &queue.name, 1);
             let (name, why) = (&queue.name, panic_text(&*panic));
             tracing::error!(queue = %name, why, "a flush panicked; its messages are kept");
             messages.to_vec()
@@ -261,13 +259,16 @@ async fn write(
             left.push(message);
             continue;
         }
-        let id = message.id;
         match append(pond, queue, vec![message.clone()]).await {
             Ok(()) => {}
             Err(error) if is_away(&error) => left.push(message),
             Err(error) => {
-                pond.queue_counts().add(Counter::HandoffFailed, name, 1);
-                tracing::error!(queue = %name, %id, %error, cause = error.causes(), reason = "handoff-failed", "a buffered message is refused, and lost");
+                give_up(
+                    pond,
+                    name,
+                    vec![message],
+                    &format!("the store refuses it: {error}: {}", error.causes()),
+                );
             }
         }
     }
@@ -290,6 +291,11 @@ async fn append(pond: &Pond, queue: &store::Queue, messages: Vec<NewMessage>) ->
         pond.nudge();
     }
     Ok(())
+}
+
+/// Messages of a buffer that are not stored any more.
+fn give_up(pond: &Pond, queue: &str, messages: Vec<NewMessage>, why: &str) {
+    pond.lose(queue, messages, DropReason::HandoffFailed, Counter::HandoffFailed, why);
 }
 
 /// Whether trying again later can help.
@@ -387,7 +393,7 @@ mod tests {
         store.refuse_to_append(&[Code::Internal]);
         send(&pond, &PINGS, &[1, 2, 3]).await;
         pass(110).await;
-        assert_eq!(pond.queue_counts().get(Counter::FlusherRestarts, "pings"), 1);
+        assert_eq!(pond.counts().of(Counter::FlusherRestarts, "pings"), 1);
         pass(1_200).await;
         assert_eq!(store.appended(), [3]);
     }
@@ -399,7 +405,7 @@ mod tests {
         send(&pond, &PINGS, &[1, 2, 3]).await;
         pass(110).await;
         assert_eq!(store.bodies(), [b"2", b"3"], "the second refusal was that of the first message");
-        assert_eq!(pond.queue_counts().get(Counter::HandoffFailed, "pings"), 1);
+        assert_eq!(pond.counts().of(Counter::HandoffFailed, "pings"), 1);
     }
 
     #[tokio::test(start_paused = true)]
@@ -419,7 +425,7 @@ mod tests {
         store.refuse_to_append(&[Code::StoreUnavailable; 10_000]);
         pond.clone().close().await;
         assert!(store.bodies().is_empty());
-        assert_eq!(pond.queue_counts().get(Counter::HandoffFailed, "pings"), 2);
+        assert_eq!(pond.counts().of(Counter::HandoffFailed, "pings"), 2);
     }
 
     #[tokio::test(start_paused = true)]
@@ -437,6 +443,6 @@ mod tests {
         send(&pond, &queue, &[3, 1]).await;
         pass(300).await;
         assert_eq!(store.bodies(), [b"1", b"2", b"2", b"3"]);
-        assert_eq!(pond.queue_counts().get(Counter::Deduplicated, "pings"), 2);
+        assert_eq!(pond.counts().of(Counter::Deduplicated, "pings"), 2);
     }
 }

@@ -63,7 +63,7 @@ impl Dedup {
                 removed.push((place, message.id, stand_ins[place].unwrap_or(message.id)));
             }
         }
-        pond.queue_counts().add(Counter::Deduplicated, queue, removed.len());
+        pond.counts().add(Counter::Deduplicated, queue, removed.len());
         Deduplicated { kept: left, removed: Removed(removed) }
     }
 }
@@ -116,7 +116,7 @@ mod tests {
         let place = |id: MessageId| ids.iter().position(|known| *known == id).unwrap();
         let kept = kept.iter().map(|message| serde_json::from_slice(&message.body).unwrap()).collect();
         let removed = removed.0.into_iter().map(|(at, _, of)| (at, place(of))).collect();
-        (kept, removed, pond.queue_counts().get(Counter::Deduplicated, QUEUE.name()))
+        (kept, removed, pond.counts().of(Counter::Deduplicated, QUEUE.name()))
     }
 
     fn unique(bodies: Vec<u32>) -> Vec<u32> {

@@ -91,6 +91,9 @@ impl<B> Content<B> {
 /// and counted, and it is not called again for that message; if its process dies, it is begun three times at most. It
 /// changes nothing about the message.
 ///
+/// Messages that only ever were in a process's memory (`commit-unknown`, `handoff-failed`) have no dead letter: the hook of
+/// a worker that was started on the same pond is called once, and not again if the process dies.
+///
 /// Two messages with the same body are two messages: one may be dropped though the other succeeded. So a hook changes
 /// only what is still in the state that it expects (`… where status = 'pending'`).
 pub trait Hook<B, Args>: Send + Sync + Sized + 'static {

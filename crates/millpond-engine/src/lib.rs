@@ -3,6 +3,7 @@
 //! The engine holds no SQL and decides nothing about a message's fate: it moves what core decides to a store
 //! and back. A process has one [`pond::Pond`] for each store; senders, workers and upkeep share it.
 
+pub mod adopt;
 pub mod batch;
 pub mod body;
 mod buffers;
@@ -13,6 +14,7 @@ pub mod hook;
 pub mod ids;
 pub mod item;
 pub mod job;
+mod lost;
 pub mod notify;
 mod patience;
 pub mod pond;
@@ -23,6 +25,7 @@ pub mod reclaim;
 mod renewal;
 pub mod send;
 mod supervise;
+pub mod test_root;
 pub mod unit;
 mod upkeep;
 mod wake;

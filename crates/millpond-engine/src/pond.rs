@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::ThreadId;
 use std::time::Duration;
@@ -23,12 +23,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::body::{Body, Encoded, Raw};
+use crate::counters::Counter;
 use crate::ids::IdSource;
 use crate::item::{Item, Options};
 use crate::job::JobContext;
 use crate::publish::Side;
 use crate::pulse::RELAY_ROWS_MAX;
 use crate::queue::{Declaration, Mode, Outside, Queue};
+use crate::test_root::{self, Root};
 use crate::unit::{Open, UnitOfWork};
 use crate::wake::{Listener, Wakes};
 use crate::watch::Watch;
@@ -85,9 +87,10 @@ struct Inner {
     relay_turn: tokio::sync::Mutex<()>,
     watch: Mutex<Watch>,
     awaited: Notify,
+    /// The transaction of a test, in which everything is done while it is open.
+    test_root: Mutex<Option<Root>>,
     /// Plain units of work that are open, by where they were begun.
     units: Mutex<HashMap<Here, usize>>,
-    counts: Counters,
 }
 
 /// Where code runs: a task, or a thread that runs no task.
@@ -122,28 +125,6 @@ impl Drop for Mark {
     }
 }
 
-#[derive(Default)]
-struct Counters {
-    after_commit_failed: AtomicU64,
-    commit_outcome_unknown: AtomicU64,
-    commit_unknown: AtomicU64,
-    send_outside_open_tx: AtomicU64,
-}
-
-/// What went otherwise than wished, counted by this process since it opened the pond.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Counts {
-    /// Hooks, and sends to a [`FastQueue`](crate::queue::FastQueue), that failed after a commit.
-    pub after_commit_failed: u64,
-    /// Commits of which nobody knows whether they happened.
-    pub commit_outcome_unknown: u64,
-    /// Messages of a [`FastQueue`](crate::queue::FastQueue) that were discarded with such a commit.
-    pub commit_unknown: u64,
-    /// Sends outside of a unit of work that was open in the same task.
-    pub send_outside_open_tx: u64,
-}
-
 /// A queue that this process has met.
 #[derive(Clone)]
 struct Known {
@@ -169,8 +150,8 @@ impl Pond {
             relay_turn: tokio::sync::Mutex::default(),
             watch: Mutex::default(),
             awaited: Notify::new(),
+            test_root: Mutex::default(),
             units: Mutex::default(),
-            counts: Counters::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -199,7 +180,7 @@ impl Pond {
             return Ok(known);
         }
         settings.check(name)?;
-        if JobContext::unit_is_open_here(self) || self.waits_for_itself() {
+        if JobContext::unit_is_open_here(self) || self.waits_for_itself() || self.test_root().is_some() {
             return Err(Error::new(Code::SendInsideTransaction, format!("declare queue `{name}`")));
         }
         let stored = Arc::new(self.store().declare(name.to_owned(), settings).await?);
@@ -295,17 +276,36 @@ impl Pond {
     ///
     /// As for [`begin`](Self::begin).
     pub async fn begin_for(&self, limit: Duration) -> Result<UnitOfWork> {
-        let doing = "begin a unit of work";
-        if self.is_closed() {
-            return Err(Error::new(Code::ShuttingDown, doing));
-        }
-        if self.waits_for_itself() || self.has_one_writer() && JobContext::unit_is_open_here(self) {
-            let why = "one is open here, and holds the one writer: commit or drop it first";
-            return Err(Error::new(Code::SendInsideTransaction, doing).because(why));
+        self.may_begin("begin a unit of work")?;
+        if let Some(root) = self.test_root() {
+            let tx = test_root::begin(root).await?;
+            return Ok(UnitOfWork::new(tx, Open::Plain(self.mark()), self.clone()));
         }
         self.trust_the_time().await;
         let tx = self.store().open(limit).await?;
         Ok(UnitOfWork::new(tx, Open::Plain(self.mark()), self.clone()))
+    }
+
+    /// Whether a unit of work may begin here.
+    pub(crate) fn may_begin(&self, doing: &str) -> Result<()> {
+        if self.is_closed() {
+            return Err(Error::new(Code::ShuttingDown, doing));
+        }
+        if self.waits_for_itself() || JobContext::unit_is_open_here(self) && self.has_one_writer() {
+            let why = "one is open here, and holds the one writer: commit or drop it first";
+            return Err(Error::new(Code::SendInsideTransaction, doing).because(why));
+        }
+        Ok(())
+    }
+
+    /// The transaction of a test, while one is open.
+    pub(crate) fn test_root(&self) -> Option<Root> {
+        self.inner.test_root.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Does everything in this transaction from now on, or no longer.
+    pub(crate) fn set_test_root(&self, root: Option<Root>) {
+        *self.inner.test_root.lock().unwrap_or_else(PoisonError::into_inner) = root;
     }
 
     /// Where a message is and how it fared: after an `unknown-outcome` it says whether the commit happened.
@@ -315,17 +315,6 @@ impl Pond {
     /// What the store says.
     pub async fn find(&self, id: MessageId) -> Result<Option<MessageView>> {
         self.store().message(id).await
-    }
-
-    /// What went otherwise than wished so far.
-    pub fn counts(&self) -> Counts {
-        let counts = &self.inner.counts;
-        Counts {
-            after_commit_failed: counts.after_commit_failed.load(Ordering::Relaxed),
-            commit_outcome_unknown: counts.commit_outcome_unknown.load(Ordering::Relaxed),
-            commit_unknown: counts.commit_unknown.load(Ordering::Relaxed),
-            send_outside_open_tx: counts.send_outside_open_tx.load(Ordering::Relaxed),
-        }
     }
 
     /// Pauses a queue, or all: nothing more is leased, what runs ends, and sending goes on. It holds on every node and
@@ -441,7 +430,7 @@ impl Pond {
     }
 
     /// Marks that a unit of work is open here.
-    fn mark(&self) -> Mark {
+    pub(crate) fn mark(&self) -> Mark {
         let here = Here::now();
         *self.inner.units.lock().unwrap_or_else(PoisonError::into_inner).entry(here).or_default() += 1;
         Mark { pond: self.clone(), here }
@@ -455,38 +444,24 @@ impl Pond {
 
     /// Whether a transaction holds the only connection that writes.
     fn has_one_writer(&self) -> bool {
-        self.store().dialect() == Dialect::Sqlite
+        self.store().dialect() == Dialect::Sqlite || self.test_root().is_some()
     }
 
     fn waits_for_itself(&self) -> bool {
         self.has_open_unit() && self.has_one_writer()
     }
 
-    /// A commit ended without an answer: nobody is told of what was to be sent after it.
-    pub(crate) fn outcome_is_unknown(&self, discarded: &[(Arc<store::Queue>, Batch)]) {
-        self.inner.counts.commit_outcome_unknown.fetch_add(1, Ordering::Relaxed);
-        for (queue, batch) in discarded {
-            let (queue, messages) = (&queue.name, batch.messages.len());
-            self.inner.counts.commit_unknown.fetch_add(messages as u64, Ordering::Relaxed);
-            tracing::warn!(
-                %queue,
-                messages,
-                reason = "commit-unknown",
-                "discarded: the outcome of their commit is unknown"
-            );
-        }
-    }
-
     /// Something that was to follow a commit did not.
-    pub(crate) fn after_commit_failed(&self, error: &str) {
-        self.inner.counts.after_commit_failed.fetch_add(1, Ordering::Relaxed);
-        tracing::warn!(error, "after a commit");
+    pub(crate) fn after_commit_failed(&self, queue: &str, error: &str) {
+        self.counts().add(Counter::AfterCommitFailed, queue, 1);
+        tracing::warn!(queue, error, "after a commit");
     }
 
     /// Moves what is due to the log now, whether or not this process runs a worker. One such call runs at a time, and one
     /// waits; more are the same.
     pub(crate) fn relay_soon(&self) {
-        if self.inner.relay_is_wanted.swap(true, Ordering::AcqRel) {
+        // What is sent in a test is not committed.
+        if self.test_root().is_some() || self.inner.relay_is_wanted.swap(true, Ordering::AcqRel) {
             return;
         }
         let pond = self.clone();
@@ -589,6 +564,11 @@ impl Pond {
         }
     }
 
+    /// What time it is in the store, as far as this process knows.
+    pub(crate) fn time(&self) -> Timestamp {
+        self.inner.ids.now()
+    }
+
     /// The store has said what time it is.
     pub(crate) fn heard(&self, now: Timestamp) {
         self.inner.ids.heard(now);
@@ -669,7 +649,7 @@ impl Pond {
                 let why = "this task has a unit of work open, which holds the one writer";
                 return Err(Error::new(Code::SendInsideTransaction, sending(queue)).because(why));
             }
-            self.inner.counts.send_outside_open_tx.fetch_add(1, Ordering::Relaxed);
+            self.counts().add(Counter::SendOutsideOpenTx, queue, 1);
             tracing::warn!(queue, "sent outside of the unit of work that is open in the same task");
         }
         Ok(())
@@ -703,6 +683,9 @@ impl Pond {
     }
 
     pub(crate) async fn append(&self, queue: &store::Queue, batch: Batch) -> Result<Sent> {
+        if let Some(root) = self.test_root() {
+            return test_root::send(root, queue, batch).await;
+        }
         let (ids, waits) = (batch.ids(), batch.waits());
         // The store finishes what it was asked, whoever still waits for it.
         let Ok(stored) = timeout(SEND_DEADLINE, self.store().append(queue.id, batch.messages)).await else {

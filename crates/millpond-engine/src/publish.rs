@@ -8,8 +8,9 @@ use millpond_core::store::{self, Stored};
 
 use crate::body::Body;
 use crate::buffers::{Buffers, Gathering};
-use crate::counters::QueueCounts;
+use crate::counters::Counts;
 use crate::dedup::{Dedup, Deduplicated, Removed};
+use crate::lost::OwnHooks;
 use crate::pond::{Batch, Path, Pond, Sent, SentMessage};
 use crate::queue::{Declaration, Mode};
 
@@ -17,7 +18,8 @@ use crate::queue::{Declaration, Mode};
 #[derive(Debug, Default)]
 pub(crate) struct Side {
     buffers: Buffers,
-    counts: QueueCounts,
+    counts: Counts,
+    hooks: OwnHooks,
     /// By name: of the queues whose constants say so. Where a message is stored, the constant is not at hand.
     ways: RwLock<HashMap<String, Way>>,
 }
@@ -30,9 +32,14 @@ pub(crate) struct Way {
 }
 
 impl Pond {
-    /// What this process has counted of each queue about the ways beside the good one.
-    pub fn queue_counts(&self) -> &QueueCounts {
+    /// What went otherwise than wished in this process since it opened the pond, by queue.
+    pub fn counts(&self) -> &Counts {
         &self.side().counts
+    }
+
+    /// The hooks that this process knows.
+    pub(crate) fn hooks(&self) -> &OwnHooks {
+        &self.side().hooks
     }
 
     /// How many messages of each buffered queue are in this process's memory. For a gauge.
@@ -86,7 +93,9 @@ impl Pond {
         }
         // What a dedup key says is known to the store alone.
         let has_keys = batch.messages.iter().any(|message| message.dedup.is_some());
-        let gathering = self.way(&queue.name).and_then(|way| way.gathering).filter(|_| !has_keys);
+        // What is sent in a test is undone with it, so it must not wait for longer.
+        let is_direct = has_keys || self.test_root().is_some();
+        let gathering = self.way(&queue.name).and_then(|way| way.gathering).filter(|_| !is_direct);
         let Some(how) = gathering else { return self.append(queue, batch).await };
         let ids = batch.ids();
         match self.buffers().add(self, queue, &how, batch.messages) {

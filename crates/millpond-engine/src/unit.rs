@@ -14,6 +14,7 @@ use millpond_core::queue::Transactional;
 use millpond_core::store::{self, BoxFuture, EffectTx, Stored};
 
 use crate::body::Body;
+use crate::counters::NO_QUEUE;
 use crate::item::Item;
 use crate::job::OpenUnit;
 use crate::pond::{Batch, Mark, Path, Pond, Sent, SentMessage};
@@ -243,8 +244,9 @@ impl UnitOfWork {
     ///
     /// All but the last say that nothing was committed: those of a hook; `dedup-conflict`; `lease-lost`: stop; what the
     /// store says. `unknown-outcome`: it may have been. The messages exist exactly if it was, and [`Pond::find`] says so
-    /// later; those of a [`FastQueue`](crate::queue::FastQueue) are discarded and counted. In a job return an error: the
-    /// next delivery finds out.
+    /// later; those of a [`FastQueue`](crate::queue::FastQueue) are discarded, counted, and told to the `on_error` of a
+    /// worker on this pond. In a job return an error: the next delivery finds out. `statement-failed`: a statement of the
+    /// transaction had failed, and the database rolled all of it back.
     pub async fn commit(self) -> Result<Committed> {
         let pond = self.pond.clone();
         let running = pond.track(self.run_to_its_end());
@@ -283,7 +285,7 @@ impl UnitOfWork {
         let Self { tx, open, pond, after, .. } = self;
         if let Err(error) = tx.commit().await {
             if error.code() == Code::UnknownOutcome {
-                pond.outcome_is_unknown(&later);
+                pond.outcome_is_unknown(later);
             }
             return Err(error);
         }
@@ -301,7 +303,8 @@ impl UnitOfWork {
                 Ok(sent) => committed.messages.extend(sent.messages),
                 Err(error) => {
                     let causes = error.causes();
-                    pond.after_commit_failed(&format!("{error}: {causes}; {} messages are lost", ids.len()));
+                    let why = format!("{error}: {causes}; {} messages are lost", ids.len());
+                    pond.after_commit_failed(&queue.name, &why);
                 }
             }
         }
@@ -312,8 +315,8 @@ impl UnitOfWork {
             // In a task of its own: one that panics takes nothing else along.
             match pond.track(hook()).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => pond.after_commit_failed(&error),
-                Err(ended) => pond.after_commit_failed(&ended.to_string()),
+                Ok(Err(error)) => pond.after_commit_failed(NO_QUEUE, &error),
+                Err(ended) => pond.after_commit_failed(NO_QUEUE, &ended.to_string()),
             }
         }
         Ok(committed)
@@ -436,6 +439,7 @@ mod tests {
     use tokio::sync::Notify;
 
     use super::*;
+    use crate::counters::Counter;
     use crate::fake::FakeStore;
     use crate::queue::{FastQueue, Queue, TxQueue};
 
@@ -538,7 +542,8 @@ mod tests {
         unit.after_commit(|| async { panic!("nobody knows") as Result<(), Error> });
         assert_eq!(unit.commit().await.unwrap_err().code(), Code::UnknownOutcome);
         assert!(store.bodies().is_empty());
-        assert_eq!((pond.counts().commit_unknown, pond.counts().commit_outcome_unknown), (2, 1));
+        assert_eq!(pond.counts().of(Counter::CommitUnknown, "pings"), 2);
+        assert_eq!(pond.counts().total(Counter::CommitOutcomeUnknown), 1);
     }
 
     #[tokio::test]
@@ -571,7 +576,7 @@ mod tests {
         unit.commit().await.unwrap();
         assert_eq!(store.bodies(), [b"1"]);
         assert!(*ran.lock().unwrap());
-        assert_eq!(pond.counts().after_commit_failed, 2);
+        assert_eq!(pond.counts().total(Counter::AfterCommitFailed), 2);
     }
 
     #[tokio::test]

@@ -8,7 +8,7 @@ mod board;
 mod call;
 mod feed;
 pub(crate) mod hands;
-mod hooks;
+pub(crate) mod hooks;
 mod kinds;
 mod line;
 pub(crate) mod orders;

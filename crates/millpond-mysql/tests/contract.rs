@@ -5,12 +5,13 @@ use std::future::Future;
 use std::sync::Arc;
 
 use millpond_core::capability::Capabilities;
-use millpond_core::error::Result;
-use millpond_core::store::{BoxFuture, Clock, Store};
+use millpond_core::error::{Code, Error, Result};
+use millpond_core::message::MessageId;
+use millpond_core::store::{BoxFuture, Clock, EffectTx, Store};
 use millpond_mysql::mysql_async::Conn;
 use millpond_mysql::mysql_async::prelude::Queryable;
-use millpond_mysql::{MysqlStore, Options};
-use millpond_testkit::bench::{DriverTx, Item, Pond, Provider, Queue, Sent};
+use millpond_mysql::{MysqlStore, MysqlTx, Options};
+use millpond_testkit::bench::{DriverTx, Effects, Item, Pond, Provider, Queue, Sent, UnitOfWork};
 use millpond_testkit::servers::mariadb::{Mariadb, fresh_prefix};
 
 const DECLARED: Capabilities =
@@ -70,6 +71,10 @@ impl Provider for Tables {
         Some(Box::new(Transaction(conn)))
     }
 
+    fn effects(&self) -> Option<Arc<dyn Effects>> {
+        Some(Arc::new(EffectTable(format!("effect_of_{}", self.0))))
+    }
+
     fn publish(
         &self,
         queue: &str,
@@ -91,6 +96,55 @@ impl Provider for Tables {
 
 millpond_testkit::contract!(Tables::fresh());
 
+/// The table of a program beside the store.
+struct EffectTable(String);
+
+/// The connection of a transaction of the store, or of one that was adopted.
+fn conn_of(tx: &mut dyn EffectTx) -> &mut Conn {
+    let tx = tx.as_any();
+    // Asked twice, because an answer that is handed on holds what it was asked of.
+    if tx.is::<Conn>() {
+        return tx.downcast_mut::<Conn>().expect("it was just asked");
+    }
+    tx.downcast_mut::<MysqlTx>().expect("it is one or the other").conn()
+}
+
+fn refused(error: millpond_mysql::mysql_async::Error) -> Error {
+    Error::new(Code::StatementFailed, "write in the transaction").because(error)
+}
+
+impl Effects for EffectTable {
+    fn make(&self, _store: Arc<dyn Store>) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let mut conn = Conn::from_url(Mariadb::shared().url()).await.expect("it runs");
+            let make = format!("create table {} (message char(36) not null)", self.0);
+            conn.query_drop(make).await.expect("it is made");
+        })
+    }
+
+    fn add<'a>(&'a self, tx: &'a mut dyn EffectTx, id: MessageId) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let add = format!("insert into {} (message) values ('{id}')", self.0);
+            conn_of(tx).query_drop(add).await.map_err(refused)
+        })
+    }
+
+    fn fail<'a>(&'a self, tx: &'a mut dyn EffectTx) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let answer = conn_of(tx).query_drop("insert into nowhere values (1)").await;
+            assert!(answer.is_err(), "there is no such table");
+        })
+    }
+
+    fn count<'a>(&'a self, tx: &'a mut dyn EffectTx) -> BoxFuture<'a, Result<(i64, i64)>> {
+        Box::pin(async move {
+            let count = format!("select count(*), count(distinct message) from {}", self.0);
+            let counts: Option<(i64, i64)> = conn_of(tx).query_first(count).await.map_err(refused)?;
+            Ok(counts.expect("a count has a row"))
+        })
+    }
+}
+
 struct Transaction(Conn);
 
 impl DriverTx for Transaction {
@@ -108,5 +162,9 @@ impl DriverTx for Transaction {
             let end = if commit { "commit" } else { "rollback" };
             self.0.query_drop(end).await.expect("it ends");
         })
+    }
+
+    fn adopt<'p>(self: Box<Self>, pond: &'p Pond) -> BoxFuture<'p, Result<UnitOfWork>> {
+        Box::pin(UnitOfWork::adopt(pond, self.0))
     }
 }

@@ -228,6 +228,13 @@ impl Connection {
         Ok(())
     }
 
+    /// The same, refused if a statement of the transaction has failed.
+    pub(crate) async fn commit_if_whole(&mut self) -> Tried<()> {
+        self.step("select 1; commit").await?;
+        self.in_transaction = false;
+        Ok(())
+    }
+
     /// Runs `work` in a transaction of its own, which is committed if it succeeds.
     pub(crate) async fn transaction<T>(
         &mut self,

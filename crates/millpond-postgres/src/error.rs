@@ -45,6 +45,11 @@ impl Fault {
         })
     }
 
+    /// A statement before had failed, and since then the transaction takes none.
+    pub(crate) fn is_of_a_failed_transaction(&self) -> bool {
+        matches!(self, Fault::Postgres(error) if error.code() == Some(&SqlState::IN_FAILED_SQL_TRANSACTION))
+    }
+
     /// The public error, with what was being tried.
     pub(crate) fn into_error(self, doing: &str, lost: Lost) -> Error {
         if self.is_ambiguous() {

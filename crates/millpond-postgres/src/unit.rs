@@ -96,13 +96,27 @@ impl PostgresTx {
         if let Some((held, offset)) = &self.job {
             let still = still_held(lent.peek(), "claim_still_held_at_commit", held, *offset).await;
             // Nothing is committed yet: a lost connection has rolled it back.
-            if !still.map_err(|fault| fault.into_error(COMMIT, Lost::AskAgain))? {
+            let refused = |fault: Fault| {
+                if fault.is_of_a_failed_transaction() {
+                    return failed();
+                }
+                fault.into_error(COMMIT, Lost::AskAgain)
+            };
+            if !still.map_err(refused)? {
                 lent.get().rollback().await;
                 lent.give_back();
                 return Err(lost(COMMIT).into());
             }
         }
-        lent.get().commit().await?;
+        if self.job.is_none() {
+            // The server answers the commit of a transaction in which a statement has failed with a rollback, and calls
+            // that a success; every other statement is refused. (That of a job has asked for its claim.)
+            let committed = lent.get().commit_if_whole().await;
+            committed
+                .map_err(|fault| if fault.is_of_a_failed_transaction() { failed().into() } else { fault })?;
+        } else {
+            lent.get().commit().await?;
+        }
         lent.give_back();
         Ok(())
     }
@@ -247,6 +261,12 @@ fn over(fault: Fault, doing: &str) -> Error {
         return Error::new(Code::StoreUnavailable, doing).because(why);
     }
     fault.into_error(doing, Lost::AskAgain)
+}
+
+fn failed() -> Error {
+    let why =
+        "one of its statements had failed, and the server rolls back; put such a statement into a savepoint";
+    Error::new(Code::StatementFailed, COMMIT).because(why)
 }
 
 fn lost(doing: &str) -> Error {

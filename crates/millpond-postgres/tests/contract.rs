@@ -5,11 +5,12 @@ use std::future::Future;
 use std::sync::Arc;
 
 use millpond_core::capability::Capabilities;
-use millpond_core::error::Result;
-use millpond_core::store::{BoxFuture, Clock, Store};
+use millpond_core::error::{Code, Error, Result};
+use millpond_core::message::MessageId;
+use millpond_core::store::{BoxFuture, Clock, EffectTx, Store};
 use millpond_postgres::tokio_postgres::{Client, NoTls};
-use millpond_postgres::{Options, PostgresStore};
-use millpond_testkit::bench::{DriverTx, Item, Pond, Provider, Queue, Sent};
+use millpond_postgres::{Options, PostgresStore, PostgresTx};
+use millpond_testkit::bench::{DriverTx, Effects, Item, Pond, Provider, Queue, Sent, UnitOfWork};
 use millpond_testkit::servers::pgbouncer::Pgbouncer;
 use millpond_testkit::servers::postgres::{Postgres, fresh_schema};
 
@@ -86,6 +87,10 @@ impl Provider for Schema {
         Some(Box::new(Transaction(client)))
     }
 
+    fn effects(&self) -> Option<Arc<dyn Effects>> {
+        Some(Arc::new(EffectTable(format!("{}.effect", self.name))))
+    }
+
     fn publish(
         &self,
         queue: &str,
@@ -108,6 +113,54 @@ impl Provider for Schema {
     }
 }
 
+/// The table of a program beside the store.
+struct EffectTable(String);
+
+/// The client of a transaction of the store, or of one that was adopted.
+fn client_of(tx: &mut dyn EffectTx) -> &Client {
+    let tx = tx.as_any();
+    // Asked twice, because an answer that is handed on holds what it was asked of.
+    if tx.is::<Client>() {
+        return tx.downcast_ref::<Client>().expect("it was just asked");
+    }
+    tx.downcast_ref::<PostgresTx>().expect("it is one or the other").client()
+}
+
+fn refused(error: millpond_postgres::tokio_postgres::Error) -> Error {
+    Error::new(Code::StatementFailed, "write in the transaction").because(error)
+}
+
+impl Effects for EffectTable {
+    fn make(&self, _store: Arc<dyn Store>) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let make = format!("create table {} (message text not null)", self.0);
+            connect().await.batch_execute(&make).await.expect("it is made");
+        })
+    }
+
+    fn add<'a>(&'a self, tx: &'a mut dyn EffectTx, id: MessageId) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let add = format!("insert into {} (message) values ('{id}')", self.0);
+            client_of(tx).batch_execute(&add).await.map_err(refused)
+        })
+    }
+
+    fn fail<'a>(&'a self, tx: &'a mut dyn EffectTx) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let answer = client_of(tx).batch_execute("insert into nowhere values (1)").await;
+            assert!(answer.is_err(), "there is no such table");
+        })
+    }
+
+    fn count<'a>(&'a self, tx: &'a mut dyn EffectTx) -> BoxFuture<'a, Result<(i64, i64)>> {
+        Box::pin(async move {
+            let count = format!("select count(*), count(distinct message) from {}", self.0);
+            let row = client_of(tx).query_typed_one(&count, &[]).await.map_err(refused)?;
+            Ok((row.get(0), row.get(1)))
+        })
+    }
+}
+
 struct Transaction(Client);
 
 impl DriverTx for Transaction {
@@ -125,6 +178,10 @@ impl DriverTx for Transaction {
             let end = if commit { "commit" } else { "rollback" };
             self.0.batch_execute(end).await.expect("it ends");
         })
+    }
+
+    fn adopt<'p>(self: Box<Self>, pond: &'p Pond) -> BoxFuture<'p, Result<UnitOfWork>> {
+        Box::pin(UnitOfWork::adopt(pond, self.0))
     }
 }
 

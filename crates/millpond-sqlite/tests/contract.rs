@@ -2,12 +2,14 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::time::Duration;
 
 use millpond_core::capability::Capabilities;
-use millpond_core::error::Result;
-use millpond_core::store::{BoxFuture, Clock, Store};
-use millpond_sqlite::{Options, SqliteStore};
-use millpond_testkit::bench::{DriverTx, Item, Pond, Provider, Queue, Sent};
+use millpond_core::error::{Code, Error, Result};
+use millpond_core::message::MessageId;
+use millpond_core::store::{BoxFuture, Clock, EffectTx, Store};
+use millpond_sqlite::{Options, SqliteStore, SqliteTx};
+use millpond_testkit::bench::{DriverTx, Effects, Item, Pond, Provider, Queue, Sent, UnitOfWork};
 use rusqlite::Connection;
 
 const DECLARED: Capabilities =
@@ -41,18 +43,22 @@ impl Provider for File {
 
     fn occupy(&self) -> Option<Box<dyn Any + Send>> {
         let conn = Connection::open(self.path()).expect("the file is there");
-        conn.busy_timeout(std::time::Duration::from_secs(5)).expect("it waits");
+        conn.busy_timeout(Duration::from_secs(5)).expect("it waits");
         conn.execute_batch("begin immediate").expect("its turn comes");
         Some(Box::new(conn))
     }
 
     fn transaction(&self, open: bool) -> Option<Box<dyn DriverTx>> {
         let conn = Connection::open(self.path()).expect("the file is there");
-        conn.busy_timeout(std::time::Duration::from_secs(5)).expect("it waits");
+        conn.busy_timeout(Duration::from_secs(5)).expect("it waits");
         if open {
             conn.execute_batch("begin immediate").expect("its turn comes");
         }
         Some(Box::new(Transaction(conn)))
+    }
+
+    fn effects(&self) -> Option<Arc<dyn Effects>> {
+        Some(Arc::new(EffectTable))
     }
 
     fn publish(
@@ -63,7 +69,7 @@ impl Provider for File {
         commit: bool,
     ) -> Option<std::result::Result<(), String>> {
         let conn = Connection::open(self.path()).expect("the file is there");
-        conn.busy_timeout(std::time::Duration::from_secs(5)).expect("it waits");
+        conn.busy_timeout(Duration::from_secs(5)).expect("it waits");
         conn.execute_batch("begin").expect("no transaction is open");
         let sent = conn.execute(
             "insert into millpond_outbox_in (queue, body, options) values (?1, ?2, ?3)",
@@ -86,6 +92,10 @@ impl Provider for Memory {
     fn open(&self, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>> {
         open("sqlite::memory:", clock)
     }
+
+    fn effects(&self) -> Option<Arc<dyn Effects>> {
+        Some(Arc::new(EffectTable))
+    }
 }
 
 mod file {
@@ -94,6 +104,55 @@ mod file {
 
 mod memory {
     millpond_testkit::contract!(super::Memory);
+}
+
+/// The table of a program beside the store.
+struct EffectTable;
+
+/// Works in a transaction of the store, or in one that was adopted.
+async fn run<T: Send + 'static>(
+    tx: &mut dyn EffectTx,
+    work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+) -> Result<T> {
+    let tx = tx.as_any();
+    if let Some(adopted) = tx.downcast_mut::<Connection>() {
+        return work(adopted).map_err(|error| Error::new(Code::StatementFailed, "write").because(error));
+    }
+    tx.downcast_mut::<SqliteTx>().expect("it is one or the other").run(work).await
+}
+
+impl Effects for EffectTable {
+    fn make(&self, store: Arc<dyn Store>) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let mut tx = store.open(Duration::from_secs(5)).await.expect("it is begun");
+            let made =
+                run(&mut *tx, |db| db.execute_batch("create table effect (message text not null)")).await;
+            made.expect("it is made");
+            tx.commit().await.expect("it is committed");
+        })
+    }
+
+    fn add<'a>(&'a self, tx: &'a mut dyn EffectTx, id: MessageId) -> BoxFuture<'a, Result<()>> {
+        let add = move |db: &Connection| {
+            db.execute("insert into effect (message) values (?1)", [id.to_string()]).map(drop)
+        };
+        Box::pin(run(tx, add))
+    }
+
+    fn fail<'a>(&'a self, tx: &'a mut dyn EffectTx) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let refused = run(tx, |db| db.execute_batch("insert into nowhere values (1)")).await;
+            assert!(refused.is_err(), "there is no such table");
+        })
+    }
+
+    fn count<'a>(&'a self, tx: &'a mut dyn EffectTx) -> BoxFuture<'a, Result<(i64, i64)>> {
+        let count = |db: &Connection| {
+            let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+            db.query_row("select count(*), count(distinct message) from effect", [], row)
+        };
+        Box::pin(run(tx, count))
+    }
 }
 
 struct Transaction(Connection);
@@ -115,5 +174,9 @@ impl DriverTx for Transaction {
                 self.0.execute_batch(if commit { "commit" } else { "rollback" }).expect("it ends");
             }
         })
+    }
+
+    fn adopt<'p>(self: Box<Self>, pond: &'p Pond) -> BoxFuture<'p, Result<UnitOfWork>> {
+        Box::pin(UnitOfWork::adopt(pond, self.0))
     }
 }

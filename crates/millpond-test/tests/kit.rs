@@ -65,7 +65,8 @@ async fn a_buffered_send_is_stored_later_and_without_its_duplicates() {
     kit.send(&PINGS, [2, 3]).await.unwrap();
     assert_eq!(kit.buffered(), [("pings".to_owned(), 4)]);
     kit.assert_sent("pings", [1, 2, 3]).await;
-    assert_eq!(kit.queue_counts().get(Counter::Deduplicated, "pings"), 2);
+    let pond: &millpond::Pond = &kit;
+    assert_eq!(pond.counts().of(Counter::Deduplicated, "pings"), 2);
     kit.close().await;
 }
 

@@ -11,7 +11,7 @@ use millpond_core::error::Result;
 use millpond_core::message::MessageId;
 use millpond_core::query::{Field, Query};
 use millpond_core::queue::QueueSettings;
-use millpond_core::store::{self, BoxFuture, Clock, Store, TakeOver, TakenOver};
+use millpond_core::store::{self, BoxFuture, Clock, EffectTx, Store, TakeOver, TakenOver};
 use millpond_core::time::Timestamp;
 use millpond_core::view::{DeadLetterView, Find, MessageView, QueueView};
 use millpond_engine::body::Body;
@@ -19,6 +19,7 @@ pub use millpond_engine::item::Item;
 pub use millpond_engine::pond::{Pond, Sent};
 pub use millpond_engine::queue::Queue;
 use millpond_engine::reclaim::verdicts;
+pub use millpond_engine::unit::UnitOfWork;
 use millpond_engine::worker::Worker;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
@@ -68,6 +69,11 @@ pub trait Provider: Send + Sync {
         None
     }
 
+    /// A table of a program's own beside the store.
+    fn effects(&self) -> Option<Arc<dyn Effects>> {
+        None
+    }
+
     /// Sends with plain SQL in a transaction of another program, which is committed or rolled back. Answers the text of a
     /// refusal. `None`: no other program reaches it.
     fn publish(
@@ -93,6 +99,25 @@ pub trait DriverTx: Send {
 
     /// Commits it, or rolls it back.
     fn end(self: Box<Self>, commit: bool) -> BoxFuture<'static, ()>;
+
+    /// Hands it over to a unit of work.
+    fn adopt<'p>(self: Box<Self>, pond: &'p Pond) -> BoxFuture<'p, Result<UnitOfWork>>;
+}
+
+/// A table of a program's own in the database of the store, `effect`, which holds ids of messages: each as often as
+/// somebody wrote it.
+pub trait Effects: Send + Sync {
+    /// Makes it.
+    fn make(&self, store: Arc<dyn Store>) -> BoxFuture<'_, ()>;
+
+    /// Writes an id, as a handler does, in a transaction of the store or in one that was adopted.
+    fn add<'a>(&'a self, tx: &'a mut dyn EffectTx, id: MessageId) -> BoxFuture<'a, Result<()>>;
+
+    /// Runs a statement that the database refuses, and says nothing of it: the answer of the commit is what counts.
+    fn fail<'a>(&'a self, tx: &'a mut dyn EffectTx) -> BoxFuture<'a, ()>;
+
+    /// How many rows there are, and of how many messages.
+    fn count<'a>(&'a self, tx: &'a mut dyn EffectTx) -> BoxFuture<'a, Result<(i64, i64)>>;
 }
 
 /// A place with a store and its first node.
@@ -264,6 +289,33 @@ impl Bench {
             "several processes may share it"
         );
         transaction
+    }
+
+    /// A table of a program's own beside the store, which is there.
+    ///
+    /// # Panics
+    ///
+    /// When the provider has none.
+    pub fn effects(&self) -> Arc<dyn Effects> {
+        self.provider.effects().expect("a program has tables in every store")
+    }
+
+    /// The same, made now.
+    pub async fn make_effects(&self) -> Arc<dyn Effects> {
+        let effects = self.effects();
+        effects.make(Arc::clone(&self.first.store)).await;
+        effects
+    }
+
+    /// How many effects there are, and of how many messages.
+    ///
+    /// # Panics
+    ///
+    /// When the store does not answer.
+    pub async fn effect_counts(&self, effects: &dyn Effects) -> (i64, i64) {
+        let mut unit = self.first.pond.begin().await.expect("a unit is begun");
+        let tx = unit.tx().await.expect("it is open");
+        effects.count(tx).await.expect("they are counted")
     }
 
     /// A queue that nobody else has.

@@ -17,10 +17,13 @@ pub enum Fault {
     LostAnswer,
     /// It waits at the gate, and is done then.
     Held(Arc<Gate>),
+    /// Of `append` alone: it is done twice, under the same ids, as by a sender whose first answer was lost.
+    Repeated,
 }
 
-/// The verbs of the ports that can be given a fault.
-const VERBS: [&str; 11] = [
+/// The verbs of the ports that can be given a fault. Three are of transactions that a caller holds: `open` begins one
+/// that is of no job, `write` puts its messages into it, `commit` ends it.
+const VERBS: [&str; 14] = [
     "append",
     "lease",
     "settle",
@@ -28,6 +31,9 @@ const VERBS: [&str; 11] = [
     "end_worker",
     "take_over",
     "begin",
+    "open",
+    "write",
+    "commit",
     "pulse",
     "relay",
     "take_hooks",
@@ -54,8 +60,9 @@ impl Faults {
     ///
     /// # Panics
     ///
-    /// When there is no such verb.
+    /// When there is no such verb, or none that can be repeated.
     pub fn order(&self, verb: &str, fault: Fault, times: usize) {
+        assert!(!matches!(fault, Fault::Repeated) || verb == "append", "`{verb}` cannot be repeated");
         assert!(VERBS.contains(&verb), "`{verb}` can have no fault; these can: {}", VERBS.join(", "));
         self.lock().push(Order { verb: verb.to_owned(), fault, left: times, fired: 0 });
     }

@@ -14,6 +14,7 @@ pub struct Gate {
     open: Mutex<bool>,
     threads: Condvar,
     tasks: Notify,
+    arrivals: Notify,
 }
 
 impl Gate {
@@ -28,8 +29,14 @@ impl Gate {
     pub async fn pass(&self) {
         let opened = self.tasks.notified();
         if !self.is_open() {
+            self.arrivals.notify_one();
             opened.await;
         }
+    }
+
+    /// Waits until a task waits at it.
+    pub async fn arrival(&self) {
+        self.arrivals.notified().await;
     }
 
     /// Waits until it is open, and keeps the thread.

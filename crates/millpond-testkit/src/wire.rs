@@ -1,5 +1,6 @@
 //! A store behind a wire that can be cut: so a node dies, or loses its store, inside one process.
 
+use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
@@ -11,9 +12,9 @@ use millpond_core::message::{Due, Leased, MessageId, NewMessage, Offset};
 use millpond_core::query::Query;
 use millpond_core::queue::QueueSettings;
 use millpond_core::store::{
-    Act, Admin, Begun, BoxFuture, Changed, ClaimRef, EffectTx, History, Inspect, Lease, LeaseRequest, Log,
-    Operate, Outbox, Pulse, Purged, Queue, QueueId, Redrive, Relayed, Renewal, Renewed, SettleClaim, Settled,
-    Store, Stored, TakeOver, TakenOver,
+    Act, Admin, Begun, BoxFuture, Changed, ClaimRef, EffectTx, Frame, History, Inspect, Lease, LeaseRequest,
+    Log, Operate, Outbox, Pulse, Purged, Queue, QueueId, Redrive, Relayed, Renewal, Renewed, SettleClaim,
+    Settled, Store, Stored, TakeOver, TakenOver,
 };
 use millpond_core::time::Timestamp;
 use millpond_core::view::{
@@ -30,13 +31,18 @@ use crate::faults::{self, Fault, Faults};
 /// comes after the cut answers `unknown-outcome`, whatever became of it.
 pub struct Wire {
     capabilities: Capabilities,
-    /// The store, while it is connected, and the number of cuts so far.
-    end: RwLock<(Option<Arc<dyn Store>>, u64)>,
-    faults: Faults,
+    line: Arc<Line>,
     /// Every message that is sent is stored twice, as two messages.
     doubles: AtomicBool,
     /// What was sent, if somebody wants to know.
     sent: Mutex<Option<Vec<SentHere>>>,
+}
+
+/// What a wire shares with the transactions that go over it.
+struct Line {
+    /// The store, while it is connected, and the number of cuts so far.
+    end: RwLock<(Option<Arc<dyn Store>>, u64)>,
+    faults: Faults,
 }
 
 /// A message that was sent over a wire.
@@ -59,16 +65,15 @@ impl Wire {
     pub fn to(store: Arc<dyn Store>) -> Self {
         Self {
             capabilities: store.capabilities(),
-            end: RwLock::new((Some(store), 0)),
-            faults: Faults::default(),
+            line: Arc::new(Line { end: RwLock::new((Some(store), 0)), faults: Faults::default() }),
             doubles: AtomicBool::new(false),
             sent: Mutex::default(),
         }
     }
 
     /// The faults of the store at its end.
-    pub const fn faults(&self) -> &Faults {
-        &self.faults
+    pub fn faults(&self) -> &Faults {
+        &self.line.faults
     }
 
     /// From now on every message that is sent is stored twice, as two independent messages with two ids and two
@@ -96,8 +101,14 @@ impl Wire {
         let doubles = self.doubles.load(Ordering::SeqCst);
         let record = self.sent_here().is_some().then(|| messages.clone());
         let all = if doubles { messages.into_iter().flat_map(twice).collect() } else { messages };
-        let mut stored =
-            self.call("append", async move |store: Arc<dyn Store>| store.append(queue, all).await).await?;
+        let (line, cuts) = (&self.line, self.line.cuts());
+        let fault = line.met("append").await?;
+        let store = line.store().ok_or_else(|| gone("append"))?;
+        if matches!(fault, Some(Fault::Repeated)) {
+            store.append(queue, all.clone()).await?;
+        }
+        let answer = store.append(queue, all).await;
+        let mut stored = line.heard("append", cuts, fault.as_ref(), answer)?;
         if doubles {
             stored = stored.into_iter().step_by(2).collect();
         }
@@ -109,18 +120,24 @@ impl Wire {
 
     /// Cuts it; answers the store, if it was connected.
     pub fn cut(&self) -> Option<Arc<dyn Store>> {
-        let mut end = self.end.write().unwrap_or_else(PoisonError::into_inner);
+        let mut end = self.line.end.write().unwrap_or_else(PoisonError::into_inner);
         end.1 += 1;
         end.0.take()
     }
 
     /// Connects it.
     pub fn connect(&self, store: Arc<dyn Store>) {
-        self.end.write().unwrap_or_else(PoisonError::into_inner).0 = Some(store);
+        self.line.end.write().unwrap_or_else(PoisonError::into_inner).0 = Some(store);
     }
 
     /// The store at its end.
     pub fn store(&self) -> Option<Arc<dyn Store>> {
+        self.line.store()
+    }
+}
+
+impl Line {
+    fn store(&self) -> Option<Arc<dyn Store>> {
         self.end.read().unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 
@@ -134,15 +151,25 @@ impl Wire {
         call: impl FnOnce(Arc<dyn Store>) -> C,
     ) -> Result<T> {
         let cuts = self.cuts();
-        let gone = || Error::new(Code::StoreUnavailable, doing).because("the wire is cut");
+        let fault = self.met(doing).await?;
+        let answer = call(self.store().ok_or_else(|| gone(doing))?).await;
+        self.heard(doing, cuts, fault.as_ref(), answer)
+    }
+
+    /// The fault that a call meets before it begins: those after which nothing is done end it here.
+    async fn met(&self, doing: &str) -> Result<Option<Fault>> {
         let fault = self.faults.next(doing);
         match &fault {
             Some(Fault::Unavailable) => return Err(faults::error(Code::StoreUnavailable, doing)),
             Some(Fault::Refused(code)) => return Err(faults::error(*code, doing)),
             Some(Fault::Held(gate)) => gate.pass().await,
-            Some(Fault::LostAnswer) | None => {}
+            Some(Fault::LostAnswer | Fault::Repeated) | None => {}
         }
-        let answer = call(self.store().ok_or_else(gone)?).await;
+        Ok(fault)
+    }
+
+    /// What is heard of an answer at this end, of a call that began after so many cuts.
+    fn heard<T>(&self, doing: &str, cuts: u64, fault: Option<&Fault>, answer: Result<T>) -> Result<T> {
         if matches!(fault, Some(Fault::LostAnswer)) {
             return Err(faults::error(Code::UnknownOutcome, doing));
         }
@@ -151,8 +178,76 @@ impl Wire {
                 Err(Error::new(Code::UnknownOutcome, doing).because("the wire was cut"))
             }
             // A store that was closed took nothing; for who is at this end it is away.
-            Err(error) if error.code() == Code::ShuttingDown => Err(gone()),
+            Err(error) if error.code() == Code::ShuttingDown => Err(gone(doing)),
             answer => answer,
+        }
+    }
+}
+
+fn gone(doing: &str) -> Error {
+    Error::new(Code::StoreUnavailable, doing).because("the wire is cut")
+}
+
+/// A transaction over a wire. A cut ends its connection, and so rolls it back.
+struct WiredTx {
+    tx: Option<Box<dyn EffectTx>>,
+    line: Arc<Line>,
+    /// How many there were when it was begun.
+    cuts: u64,
+}
+
+impl WiredTx {
+    fn over(line: &Arc<Line>, tx: Box<dyn EffectTx>) -> Box<dyn EffectTx> {
+        Box::new(Self { tx: Some(tx), line: Arc::clone(line), cuts: line.cuts() })
+    }
+
+    /// The transaction, unless it is over.
+    fn there(&mut self, doing: &str) -> Result<&mut Box<dyn EffectTx>> {
+        if self.line.cuts() != self.cuts {
+            self.tx = None;
+        }
+        self.tx.as_mut().ok_or_else(|| gone(doing))
+    }
+}
+
+impl EffectTx for WiredTx {
+    fn queue(&mut self, name: String) -> BoxFuture<'_, Result<Option<Queue>>> {
+        Box::pin(async move { self.there("queue")?.queue(name).await })
+    }
+
+    fn send<'a>(
+        &'a mut self,
+        queue: &'a Queue,
+        messages: Vec<NewMessage>,
+    ) -> BoxFuture<'a, Result<Vec<Stored>>> {
+        Box::pin(async move {
+            let (line, cuts) = (Arc::clone(&self.line), self.cuts);
+            let fault = line.met("write").await?;
+            let answer = self.there("write")?.send(queue, messages).await;
+            line.heard("write", cuts, fault.as_ref(), answer)
+        })
+    }
+
+    fn frame(&mut self, frame: Frame) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move { self.there("frame")?.frame(frame).await })
+    }
+
+    fn commit(mut self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        Box::pin(async move {
+            // An error drops the transaction: nothing is committed.
+            let fault = self.line.met("commit").await?;
+            self.there("commit")?;
+            let Some(tx) = self.tx.take() else { return Err(gone("commit")) };
+            let answer = tx.commit().await;
+            self.line.heard("commit", self.cuts, fault.as_ref(), answer)
+        })
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        match &mut self.tx {
+            Some(tx) => tx.as_any(),
+            // Nobody's type: the transaction is over.
+            None => &mut self.cuts,
         }
     }
 }
@@ -169,7 +264,10 @@ fn twice(message: NewMessage) -> [NewMessage; 2] {
 macro_rules! pass_on {
     ($(fn $name:ident($($arg:ident: $type:ty),*) -> $answer:ty;)*) => {
         $(fn $name(&self, $($arg: $type),*) -> BoxFuture<'_, Result<$answer>> {
-            Box::pin(self.call(stringify!($name), async move |store: Arc<dyn Store>| store.$name($($arg),*).await))
+            Box::pin(self.line.call(
+                stringify!($name),
+                async move |store: Arc<dyn Store>| store.$name($($arg),*).await,
+            ))
         })*
     };
 }
@@ -186,8 +284,17 @@ impl Log for Wire {
         fn unsettled(held: ClaimRef) -> Vec<Leased>;
         fn end_worker(worker: String) -> ();
         fn take_over(request: TakeOver) -> Vec<TakenOver>;
-        fn begin(held: ClaimRef, offset: Offset, limit: Duration) -> Begun;
         fn pulse(queues: Vec<QueueId>) -> Pulse;
+    }
+
+    fn begin(&self, held: ClaimRef, offset: Offset, limit: Duration) -> BoxFuture<'_, Result<Begun>> {
+        let begin = async move |store: Arc<dyn Store>| store.begin(held, offset, limit).await;
+        Box::pin(async move {
+            Ok(match self.line.call("begin", begin).await? {
+                Begun::Open(tx) => Begun::Open(WiredTx::over(&self.line, tx)),
+                Begun::AlreadyDone => Begun::AlreadyDone,
+            })
+        })
     }
 
     fn changed(&self) -> BoxFuture<'_, Vec<QueueId>> {
@@ -203,8 +310,12 @@ impl Log for Wire {
 impl Outbox for Wire {
     pass_on! {
         fn relay(rows_max: usize) -> Relayed;
-        fn open(limit: Duration) -> Box<dyn EffectTx>;
         fn arrived(ids: Vec<MessageId>) -> Vec<MessageId>;
+    }
+
+    fn open(&self, limit: Duration) -> BoxFuture<'_, Result<Box<dyn EffectTx>>> {
+        let open = async move |store: Arc<dyn Store>| store.open(limit).await;
+        Box::pin(async move { Ok(WiredTx::over(&self.line, self.line.call("open", open).await?)) })
     }
 }
 

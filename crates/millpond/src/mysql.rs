@@ -8,7 +8,7 @@ pub use millpond_mysql::{Driver, Location, Migration, MysqlStore, Options, mysql
 
 /// Statements in a unit of work.
 pub trait MysqlUnit {
-    /// The driver's connection with the open transaction.
+    /// The driver's connection with the open transaction, the pond's or one that was adopted as a `Conn`.
     ///
     /// It must not begin, commit or roll back, and no statement may change a table's definition, which commits; a
     /// savepoint is fine. After a deadlock the server has rolled all of it back: nothing of it is committed then.
@@ -22,7 +22,11 @@ pub trait MysqlUnit {
 
 impl MysqlUnit for UnitOfWork {
     async fn mysql(&mut self) -> Result<&mut mysql_async::Conn> {
-        let tx = self.tx().await?.as_any().downcast_mut::<millpond_mysql::MysqlTx>();
+        let tx = self.tx().await?.as_any();
+        if tx.is::<mysql_async::Conn>() {
+            return Ok(tx.downcast_mut().expect("it was just asked"));
+        }
+        let tx = tx.downcast_mut::<millpond_mysql::MysqlTx>();
         let other =
             || Error::new(Code::UnsupportedStore, "write in the transaction").because("not MySQL or MariaDB");
         Ok(tx.ok_or_else(other)?.conn())

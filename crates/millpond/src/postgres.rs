@@ -8,7 +8,7 @@ pub use millpond_postgres::{Driver, Location, Migration, Options, PostgresStore,
 
 /// Statements in a unit of work.
 pub trait PostgresUnit {
-    /// The client of the open transaction.
+    /// The client of the open transaction, the pond's or one that was adopted.
     ///
     /// It must not begin, commit or roll back; a savepoint is fine. When the transaction's limit passes, its connection
     /// is closed and the next statement fails.
@@ -21,7 +21,11 @@ pub trait PostgresUnit {
 
 impl PostgresUnit for UnitOfWork {
     async fn postgres(&mut self) -> Result<&tokio_postgres::Client> {
-        let tx = self.tx().await?.as_any().downcast_mut::<millpond_postgres::PostgresTx>();
+        let tx = self.tx().await?.as_any();
+        if tx.is::<tokio_postgres::Client>() {
+            return Ok(tx.downcast_ref().expect("it was just asked"));
+        }
+        let tx = tx.downcast_ref::<millpond_postgres::PostgresTx>();
         let other = || Error::new(Code::UnsupportedStore, "write in the transaction").because("not Postgres");
         Ok(tx.ok_or_else(other)?.client())
     }

@@ -26,7 +26,7 @@ pub fn breaches(document: &str, sources: &[Source]) -> Vec<String> {
         }
     }
     let named: BTreeSet<&str> = rows.values().flatten().copied().collect();
-    let ours = sources.iter().flat_map(|source| tests(&source.text)).collect::<BTreeSet<&str>>();
+    let ours = sources.iter().flat_map(|source| tests(&source.text, "br_")).collect::<BTreeSet<&str>>();
     for test in ours.difference(&named) {
         found.push(format!("the test `{test}` is in no row"));
     }
@@ -52,8 +52,10 @@ fn numbers(text: &str) -> BTreeSet<&str> {
     numbers.filter(|number| number.bytes().all(|byte| byte.is_ascii_digit())).collect()
 }
 
-fn tests(text: &str) -> impl Iterator<Item = &str> {
+/// The functions whose names begin so.
+pub(super) fn tests<'t>(text: &'t str, begins: &str) -> impl Iterator<Item = &'t str> {
     let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
-    let names = code.filter_map(|line| line[line.find("fn br_")? + "fn ".len()..].split('(').next());
+    let begins = format!("fn {begins}");
+    let names = code.filter_map(move |line| line[line.find(&begins)? + "fn ".len()..].split('(').next());
     names.filter(|name| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'))
 }

@@ -20,7 +20,7 @@ use crate::pond::Pond;
 use crate::supervise::{caught, panic_text};
 
 /// Hooks of a worker that run at once.
-const HOOKS_AT_ONCE: usize = 16;
+pub(crate) const HOOKS_AT_ONCE: usize = 16;
 
 /// How often it looks without a hint: for what other nodes, a reclaim or an operator have dropped.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -39,7 +39,7 @@ pub(crate) struct HookLine {
 }
 
 impl HookLine {
-    fn find(&self, kind: &str) -> Option<&BoundHook> {
+    pub(crate) fn find(&self, kind: &str) -> Option<&BoundHook> {
         self.by_kind.get(kind).or(self.any.as_ref())
     }
 }
@@ -47,7 +47,7 @@ impl HookLine {
 /// Calls the hooks of a worker.
 pub(crate) struct HookLoop {
     pub(crate) pond: Pond,
-    pub(crate) lines: Vec<HookLine>,
+    pub(crate) lines: Vec<Arc<HookLine>>,
     /// Told when this worker has dropped something.
     pub(crate) dropped: Arc<Notify>,
     pub(crate) stop: CancellationToken,
@@ -110,7 +110,7 @@ async fn handle(pond: Pond, hook: Option<BoundHook>, origin: Origin, pending: Pe
     let failed = |why: &str| {
         let why = redact::summary(why);
         tracing::error!(%queue, %id, why, "a hook failed; it is not called again for this message");
-        pond.queue_counts().add(Counter::OnErrorFailed, &queue, 1);
+        pond.counts().add(Counter::OnErrorFailed, &queue, 1);
         HookEnd::Failed
     };
     let end = match (step(pending.tries, pending.acknowledged), hook) {
@@ -119,7 +119,7 @@ async fn handle(pond: Pond, hook: Option<BoundHook>, origin: Origin, pending: Pe
         }
         (HookStep::End(end), _) => {
             tracing::info!(%queue, %id, "no hook is called: the message was acknowledged");
-            pond.queue_counts().add(Counter::OnErrorSuppressed, &queue, 1);
+            pond.counts().add(Counter::OnErrorSuppressed, &queue, 1);
             end
         }
         (HookStep::Call, None) => HookEnd::Done,
@@ -140,7 +140,11 @@ async fn handle(pond: Pond, hook: Option<BoundHook>, origin: Origin, pending: Pe
 }
 
 /// Calls a hook in a task of its own, so that one that blocks its thread holds nobody up.
-async fn call(hook: &BoundHook, origin: Origin, pending: Pending) -> std::result::Result<(), String> {
+pub(crate) async fn call(
+    hook: &BoundHook,
+    origin: Origin,
+    pending: Pending,
+) -> std::result::Result<(), String> {
     let run = hook.run(origin, pending);
     let mut task = tokio::spawn(caught(run));
     match timeout(HOOK_LIMIT, &mut task).await {
@@ -199,8 +203,12 @@ mod tests {
         let any = Some(hook.bind(&States::default()).unwrap());
         let line = HookLine { queue: Arc::new(queue), name: "mail".into(), any, by_kind: HashMap::new() };
         let stop = CancellationToken::new();
-        let hooks =
-            HookLoop { pond: pond.clone(), lines: vec![line], dropped: Arc::default(), stop: stop.clone() };
+        let hooks = HookLoop {
+            pond: pond.clone(),
+            lines: vec![Arc::new(line)],
+            dropped: Arc::default(),
+            stop: stop.clone(),
+        };
         let task = tokio::spawn(async move { hooks.run().await });
         while store.finished.lock().unwrap().len() < count {
             tokio::time::advance(Duration::from_millis(100)).await;
@@ -210,7 +218,7 @@ mod tests {
         task.await.unwrap();
         let mut finished = store.finished.lock().unwrap().clone();
         finished.sort_by_key(|(number, _)| *number);
-        let counted = |counter| pond.queue_counts().get(counter, "mail");
+        let counted = |counter| pond.counts().of(counter, "mail");
         (finished, counted(Counter::OnErrorFailed), counted(Counter::OnErrorSuppressed))
     }
 

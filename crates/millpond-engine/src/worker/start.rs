@@ -262,6 +262,8 @@ impl Parts {
     fn hooks(&self, pond: &Pond, lines: Vec<HookLine>) -> Option<JoinHandle<()>> {
         let (pond, dropped, stop) = (pond.clone(), Arc::clone(&self.dropped), self.stop.clone());
         let any = !lines.is_empty();
+        let lines: Vec<_> = lines.into_iter().map(Arc::new).collect();
+        lines.iter().for_each(|line| pond.hooks().learn(line));
         let hooks = HookLoop { pond, lines, dropped, stop };
         any.then(|| tokio::spawn(supervise("hooks", self.stop.clone(), async move || hooks.run().await)))
     }

@@ -144,9 +144,8 @@ pub async fn a_failing_hook_brings_nothing_back(bench: &Bench) {
     let worker = Running::start(bench.node().worker().handle(&queue, handler).on_error(&queue, hook));
     bench.send(&queue, 0..6).await;
     bench.drained(&queue, 4).await;
-    let failed = async || {
-        (bench.node().pond.queue_counts().get(Counter::OnErrorFailed, queue.name()) == 2).then_some(())
-    };
+    let failed =
+        async || (bench.node().pond.counts().of(Counter::OnErrorFailed, queue.name()) == 2).then_some(());
     bench.eventually("two hooks have failed", failed).await;
     worker.stop().await;
     assert_eq!(bench.counts(&queue).await.dead, 2);

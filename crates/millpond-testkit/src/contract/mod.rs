@@ -5,8 +5,10 @@
 //! time, and asserts sets and counts, never a sequence.
 
 pub mod batches;
+pub mod crashes;
 pub mod delay;
 pub mod delivery;
+pub mod effects;
 pub mod field_reports;
 pub mod history;
 pub mod hooks;
@@ -110,6 +112,23 @@ macro_rules! contract {
                 a_drivers_transaction_keeps_every_option
                 without_a_transaction_nothing_is_written
                 open_transactions_wait_for_each_other_for_one_key_only
+                what_a_commit_says_is_true_after_a_statement_has_failed
+                an_adopted_transaction_delivers_what_its_unit_commits
+                what_an_adopted_transaction_says_is_true_too
+                what_is_done_in_a_test_root_is_undone_and_its_units_commit
+            }
+            crashes {
+                crash_01_before_the_commit_nothing_is_stored_and_nothing_sent
+                crash_02_after_the_commit_any_node_moves_it
+                crash_04_a_move_to_the_log_is_done_or_not
+                crash_07_a_relay_that_dies_leaves_the_rest_to_others
+                crash_08_a_send_without_an_answer_may_be_repeated
+                crash_11_without_a_store_a_send_says_so_and_a_buffer_keeps_its_messages
+                crash_13_the_rows_decide_what_an_unknown_commit_was
+                crash_14_what_a_send_has_answered_survives_a_restart
+            }
+            effects {
+                each_message_has_one_effect_whatever_is_delivered_twice
             }
             publishing {
                 m1_racing_appenders_leave_no_gap

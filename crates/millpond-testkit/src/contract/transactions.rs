@@ -9,10 +9,11 @@ use millpond_core::error::{Code, Error, Result};
 use millpond_core::queue::{QueueSettings, Transactional};
 use millpond_core::store::Stored;
 use millpond_core::within::Dialect;
+use millpond_engine::counters::Counter;
 use millpond_engine::item::{Item, ItemOptions};
 use millpond_engine::send::{Anywhere, Ctx, Out};
 
-use crate::bench::{Bench, SETTINGS, TestQueue};
+use crate::bench::{Bench, SETTINGS, TestQueue, UnitOfWork};
 use crate::contract::delivery::recorded;
 
 const REQUIRE: QueueSettings = QueueSettings { transactional: Transactional::Require, ..SETTINGS };
@@ -100,7 +101,7 @@ pub async fn hooks_run_once_with_the_commit(bench: &Bench) {
         }
     }
     assert_eq!((before.load(Ordering::SeqCst), after.load(Ordering::SeqCst)), (1, 1));
-    assert_eq!(pond.counts().after_commit_failed, 1);
+    assert_eq!(pond.counts().total(Counter::AfterCommitFailed), 1);
     assert_eq!(delivered(bench, &queue, 2).await, [1, 2].into());
 }
 
@@ -243,4 +244,116 @@ pub async fn open_transactions_wait_for_each_other_for_one_key_only(bench: &Benc
     assert_eq!(waited.messages[0].stored, Stored::Duplicate { of: first.messages[1].id });
     other.end(true).await;
     assert_eq!(delivered(bench, &queue, 4).await, [1, 2, 3, 4].into());
+}
+
+/// Commits a unit in which one statement has failed, and says whether its answer is true: its rows are there, its hook ran
+/// and what was to be sent after it was sent exactly if it says `Ok`.
+async fn commits_truly(bench: &Bench, mut unit: UnitOfWork, fast: &TestQueue<u32>) {
+    let effects = bench.effects();
+    let announced = Arc::new(AtomicUsize::new(0));
+    let sent = unit.send(&**fast, [1]).await.expect("it is kept");
+    let tx = unit.tx().await.expect("it is open");
+    effects.add(tx, sent.messages[0].id).await.expect("it is written");
+    effects.fail(tx).await;
+    let counted = Arc::clone(&announced);
+    unit.after_commit(move || async move {
+        counted.fetch_add(1, Ordering::SeqCst);
+        Ok::<(), Error>(())
+    });
+    let committed = usize::from(match unit.commit().await {
+        Ok(_) => true,
+        Err(error) => {
+            assert_ne!(error.code(), Code::UnknownOutcome, "{error:?}");
+            false
+        }
+    });
+    assert_eq!(announced.load(Ordering::SeqCst), committed);
+    let rows = bench.effect_counts(&*effects).await.0;
+    let counts = bench.counts(fast).await;
+    assert_eq!((rows, counts.sent), (committed as i64, committed as u64));
+}
+
+/// A statement that failed undoes itself alone, or the whole transaction: the database decides, and the commit says it.
+pub async fn what_a_commit_says_is_true_after_a_statement_has_failed(bench: &Bench) {
+    let fast = bench.queue::<u32>(NEVER).await;
+    bench.make_effects().await;
+    let unit = bench.node().pond.begin().await.expect("it is begun");
+    commits_truly(bench, unit, &fast).await;
+}
+
+/// The same of a transaction that was adopted.
+pub async fn what_an_adopted_transaction_says_is_true_too(bench: &Bench) {
+    let fast = bench.queue::<u32>(NEVER).await;
+    bench.make_effects().await;
+    let Some(tx) = bench.transaction(true) else { return };
+    let unit = tx.adopt(&bench.node().pond).await.expect("it is adopted");
+    commits_truly(bench, unit, &fast).await;
+}
+
+/// A driver's transaction becomes a unit of work: hooks, savepoints, messages of every mode, and the driver's own
+/// statements are committed together, or none of them.
+pub async fn an_adopted_transaction_delivers_what_its_unit_commits(bench: &Bench) {
+    let (queue, fast) = (bench.queue::<u32>(REQUIRE).await, bench.queue::<u32>(NEVER).await);
+    let (effects, pond) = (bench.make_effects().await, &bench.node().pond);
+    let ran = Arc::new(AtomicUsize::new(0));
+    for (body, commits) in [(1, true), (10, false)] {
+        let Some(tx) = bench.transaction(true) else { return };
+        let mut unit = tx.adopt(pond).await.expect("it is adopted");
+        let sent = unit.send(&*queue, [body]).await.expect("it is kept");
+        effects.add(unit.tx().await.expect("it is open"), sent.messages[0].id).await.expect("it is written");
+        let mut frame = unit.savepoint().await.expect("it is set");
+        frame.send(&*queue, [body + 1]).await.expect("it is kept");
+        effects.add(frame.tx().await.expect("it is open"), sent.messages[0].id).await.expect("it is written");
+        frame.roll_back().await.expect("it is undone");
+        unit.send(&*fast, [body]).await.expect("it is kept");
+        let counted = Arc::clone(&ran);
+        unit.after_commit(move || async move {
+            counted.fetch_add(1, Ordering::SeqCst);
+            Ok::<(), Error>(())
+        });
+        if commits {
+            unit.commit().await.expect("it is committed");
+        } else {
+            drop(unit);
+        }
+    }
+    assert_eq!(ran.load(Ordering::SeqCst), 1);
+    assert_eq!(bench.effect_counts(&*effects).await, (1, 1));
+    assert_eq!(delivered(bench, &queue, 1).await, [1].into());
+    assert_eq!(delivered(bench, &fast, 1).await, [1].into());
+
+    let closed = bench.transaction(false).expect("there was one");
+    let refused = closed.adopt(pond).await.map(drop).expect_err("no transaction is open");
+    assert_eq!(refused.code(), Code::UnsupportedStore, "{refused:?}");
+}
+
+/// Around a test: its units commit as always, one sees what the one before has done, and at the end nothing of it is there.
+pub async fn what_is_done_in_a_test_root_is_undone_and_its_units_commit(bench: &Bench) {
+    let (queue, fast) = (bench.queue::<u32>(SETTINGS).await, bench.queue::<u32>(NEVER).await);
+    let (effects, pond) = (bench.make_effects().await, &bench.node().pond);
+    let ran = Arc::new(AtomicUsize::new(0));
+    let root = pond.begin_test_root().await.expect("it is begun");
+    for (body, commits) in [(1, true), (2, false), (3, true)] {
+        let mut unit = pond.begin().await.expect("it is begun");
+        let sent = unit.send(&*queue, [body]).await.expect("it is kept");
+        effects.add(unit.tx().await.expect("it is open"), sent.messages[0].id).await.expect("it is written");
+        unit.send(&*fast, [body]).await.expect("it is kept");
+        let counted = Arc::clone(&ran);
+        unit.after_commit(move || async move {
+            counted.fetch_add(1, Ordering::SeqCst);
+            Ok::<(), Error>(())
+        });
+        if commits {
+            unit.commit().await.expect("it is committed");
+        }
+    }
+    pond.send(&*queue, [4]).await.expect("it is written");
+    assert_eq!(ran.load(Ordering::SeqCst), 2);
+    assert_eq!(bench.effect_counts(&*effects).await, (2, 2), "a unit sees what was done before");
+    root.roll_back().await;
+
+    assert_eq!(bench.effect_counts(&*effects).await, (0, 0));
+    pond.send(&*queue, [5]).await.expect("it is stored");
+    assert_eq!(delivered(bench, &queue, 1).await, [5].into());
+    assert_eq!(bench.counts(&fast).await.sent, 0);
 }
