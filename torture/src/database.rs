@@ -18,7 +18,7 @@ const OPEN_LIMIT: Duration = Duration::from_secs(60);
 const OPEN_AGAIN: Duration = Duration::from_millis(200);
 
 /// A database that has a store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Database {
     Sqlite,
     Postgres,
@@ -59,13 +59,13 @@ impl Database {
             Self::Sqlite => statement.to_owned(),
             Self::Postgres => {
                 let schema = parameter(url, "schema").unwrap_or("millpond");
-                let table = format!("{schema}.torture_effect");
-                statement.replace("millpond_", &format!("{schema}.")).replace("torture_effect", &table)
+                let ours = format!("{schema}.torture_");
+                statement.replace("torture_", &ours).replace("millpond_", &format!("{schema}."))
             }
             Self::Mysql => {
                 let prefix = parameter(url, "prefix").unwrap_or("millpond_");
-                let table = format!("{prefix}torture_effect");
-                statement.replace("millpond_", prefix).replace("torture_effect", &table)
+                let ours = format!("{prefix}torture_");
+                statement.replace("torture_", &ours).replace("millpond_", prefix)
             }
         }
     }
