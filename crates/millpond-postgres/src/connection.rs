@@ -228,6 +228,14 @@ impl Connection {
         Ok(())
     }
 
+    /// Commits one in which others ran statements. Where one of them has failed the server answers `commit` as if it was
+    /// done, and rolls back; the statement before it is refused then, and nothing is answered with yes.
+    pub(crate) async fn commit_if_sound(&mut self) -> Tried<()> {
+        self.step("select 1; commit").await?;
+        self.in_transaction = false;
+        Ok(())
+    }
+
     /// Runs `work` in a transaction of its own, which is committed if it succeeds.
     pub(crate) async fn transaction<T>(
         &mut self,

@@ -102,9 +102,12 @@ impl PostgresTx {
                 return Err(lost(COMMIT).into());
             }
         }
-        lent.get().commit().await?;
+        let committed = lent.get().commit_if_sound().await;
+        if committed.as_ref().is_err_and(|fault| !fault.is_ambiguous()) {
+            lent.get().rollback().await;
+        }
         lent.give_back();
-        Ok(())
+        committed
     }
 }
 
