@@ -6,6 +6,7 @@ mod announcement;
 mod audit;
 mod bug;
 mod clerk;
+mod conflict;
 mod course;
 mod errand;
 mod office;

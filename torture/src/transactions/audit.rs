@@ -86,6 +86,11 @@ impl Audit {
         lists.into_iter().filter(|(_, list)| !list.is_empty()).map(|(count, _)| count).collect()
     }
 
+    /// Whether so many were committed as were planned, and not most refused for a reason that nobody looks at.
+    pub(crate) fn is_plausible(&self) -> bool {
+        self.transactions <= 2 * self.committed
+    }
+
     /// Ways in which nothing was rolled back.
     pub(crate) fn untried(&self) -> Vec<Way> {
         let is_untried = |way: &Way| self.rolled_back.get(way).is_none_or(|count| *count == 0);

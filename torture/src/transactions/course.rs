@@ -29,48 +29,66 @@ pub(crate) struct Lines {
 }
 
 /// What is known of a commit.
-enum Answer {
+pub(crate) enum Answer {
     Yes,
     No,
     Unknown,
 }
 
 impl Place {
-    fn database(&self) -> Database {
+    pub(crate) fn database(&self) -> Database {
         Database::of(&self.url)
     }
 
     /// Runs it, and tells what became of it.
     pub(crate) async fn carry_out(&self, errand: &Errand, lines: &mut Lines) -> Done<Told> {
         let mut told = Told { number: errand.number, way: errand.way, there: Vec::new(), gone: Vec::new() };
+        match self.follow(errand, lines, &mut told).await {
+            Ok(()) => Ok(told),
+            // It met a transaction of somebody else. A program would begin again; here the next one does.
+            Err(refusal) if refusal.is_conflict => {
+                tracing::debug!(%refusal, ?errand, "a conflict that was not planned");
+                *lines = Lines::default();
+                Ok(Told { way: Way::Serialisation, there: Vec::new(), gone: Vec::new(), ..told })
+            }
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    async fn follow(&self, errand: &Errand, lines: &mut Lines, told: &mut Told) -> Done<()> {
         if lines.own.is_none() {
             lines.own = Some(Line::open(&self.url).await?);
         }
         if lines.partner.is_none() {
             lines.partner = Some(Line::open(&self.url).await?);
         }
-        let (Some(own), Some(partner)) = (&mut lines.own, &mut lines.partner) else { return Ok(told) };
+        let (Some(own), Some(partner)) = (&mut lines.own, &mut lines.partner) else { return Ok(()) };
         match errand.way {
-            Way::Commit => self.commit(errand, own, &mut told).await?,
-            Way::Error => self.fail(errand, own, &mut told).await?,
+            Way::Commit => self.commit(errand, own, told).await,
+            Way::Error => self.fail(errand, own, told).await,
             Way::Dropped => {
                 self.drop_it(errand, own).await?;
                 told.gone = errand.tags();
-                // A driver says nothing of a connection whose future was dropped in the middle of an answer.
+                // In the middle of an answer that driver does not know any more where it is.
                 lines.own.take_if(|own| matches!(own, Line::Mysql(_)));
+                Ok(())
             }
-            Way::Killed => self.die(errand, own, &mut told).await?,
-            Way::Savepoint => self.undo_savepoint(errand, own, &mut told).await?,
+            Way::Killed => self.die(errand, own, told).await,
+            Way::Savepoint => self.undo_savepoint(errand, own, told).await,
             Way::Deadlock | Way::Serialisation if self.database() == Database::Sqlite => {
-                self.be_late_for_the_writer(errand, own, partner, &mut told).await?;
+                self.be_late_for_the_writer(errand, own, partner, told).await
             }
-            Way::Deadlock => self.lock_crosswise(errand, own, partner, &mut told).await?,
-            Way::Serialisation => self.read_what_changes(errand, own, partner, &mut told).await?,
+            Way::Deadlock => self.lock_crosswise(errand, own, partner, told).await,
+            Way::Serialisation => self.read_what_changes(errand, own, partner, told).await,
         }
-        Ok(told)
     }
 
-    async fn begin<'a>(&'a self, line: &'a mut Line, means: Means, isolation: Isolation) -> Done<Open<'a>> {
+    pub(crate) async fn begin<'a>(
+        &'a self,
+        line: &'a mut Line,
+        means: Means,
+        isolation: Isolation,
+    ) -> Done<Open<'a>> {
         Open::begin(&self.pond, &self.url, line, means, isolation).await
     }
 
@@ -92,25 +110,27 @@ impl Place {
     async fn fail(&self, errand: &Errand, own: &mut Line, told: &mut Told) -> Done<()> {
         self.send_too_early(errand).await?;
         let mut open = self.begin(own, errand.means, Isolation::Usual).await?;
-        self.put_all(errand, &mut open).await?;
+        // In Postgres nothing can be committed after an error, and the server says yes to a program that tries it.
+        let is_reckless = errand.other_course && open.is_unit() && self.database() == Database::Postgres;
+        if is_reckless && errand.polls.is_multiple_of(2) {
+            open.write(errand.tags()[0]).await?;
+        } else {
+            self.put_all(errand, &mut open).await?;
+        }
         if self.bug == Some(Bug::SentAfterCommit) {
             // The error comes between the commit and the send.
             return open.commit().await;
         }
         told.gone = errand.tags();
-        let refused = if errand.other_course {
-            let again = errand.tags().into_iter().take(1);
-            for tag in again {
-                if open.put(tag).await.is_ok() {
-                    return Err(Refusal::of("a row was written twice"));
-                }
+        let must_be_refused = if errand.other_course {
+            if open.write(errand.tags()[0]).await.is_ok() {
+                return Err(Refusal::of("a row was written twice"));
             }
-            // In Postgres nothing can be committed then; a program that tries it is told so.
-            open.is_unit() && self.database() == Database::Postgres
+            is_reckless
         } else {
             open.refuse()
         };
-        if !refused {
+        if !must_be_refused {
             return open.roll_back().await;
         }
         match open.commit().await {
@@ -165,108 +185,19 @@ impl Place {
         self.send_too_late(errand).await
     }
 
-    /// Two transactions lock two rows in opposite order. One of them is rolled back by the server.
-    async fn lock_crosswise(
-        &self,
-        errand: &Errand,
-        own: &mut Line,
-        partner: &mut Line,
-        told: &mut Told,
-    ) -> Done<()> {
-        let (first, second) = errand.accounts();
-        let mut one = self.begin(own, errand.means, Isolation::Usual).await?;
-        let mut other = self.begin(partner, Means::Driver, Isolation::Usual).await?;
-        self.put_all(errand, &mut one).await?;
-        other.put(errand.partner()).await?;
-        one.change(first).await?;
-        other.change(second).await?;
-        let course = async |mut open: Open<'_>, account, is_reckless| {
-            let changed = open.change(account).await;
-            self.end(open, changed, is_reckless).await
-        };
-        let (one, other) =
-            tokio::join!(course(one, second, errand.other_course), course(other, first, false));
-        self.tell_of_both(errand, one?, other?, told)
-    }
-
-    /// What the one has read is changed by the other, or each reads what the other changes.
-    async fn read_what_changes(
-        &self,
-        errand: &Errand,
-        own: &mut Line,
-        partner: &mut Line,
-        told: &mut Told,
-    ) -> Done<()> {
-        let (first, second) = errand.accounts();
-        let is_skew = errand.other_course && self.database() == Database::Postgres;
-        let isolation = if is_skew { Isolation::Serialisable } else { Isolation::Snapshot };
-        let mut one = self.begin(own, errand.means, isolation).await?;
-        one.read(first).await?;
-        self.put_all(errand, &mut one).await?;
-        let mut other = self.begin(partner, Means::Driver, isolation).await?;
-        other.read(second).await?;
-        other.put(errand.partner()).await?;
-        let changed = other.change(first).await;
-        let other = self.end(other, changed, false).await?;
-        let changed = one.change(if is_skew { second } else { first }).await;
-        let one = self.end(one, changed, errand.other_course).await?;
-        self.tell_of_both(errand, one, other, told)
-    }
-
-    /// SQLite has no deadlock: who writes when another does is busy, who has read before another wrote is too late. A
-    /// send that is refused so leaves nothing behind.
-    async fn be_late_for_the_writer(
-        &self,
-        errand: &Errand,
-        own: &mut Line,
-        partner: &mut Line,
-        told: &mut Told,
-    ) -> Done<()> {
-        let is_busy = errand.way == Way::Deadlock;
-        let mut one = self.begin(own, errand.means, Isolation::Snapshot).await?;
-        one.read(0).await?;
-        let mut other = self.begin(partner, Means::Driver, Isolation::Usual).await?;
-        other.put(errand.partner()).await?;
-        let tag = errand.tags()[0];
-        let (one, other) = if is_busy {
-            let put = if errand.other_course { one.send(tag).await } else { one.put(tag).await };
-            (self.end(one, put, false).await?, self.end(other, Ok(()), false).await?)
-        } else {
-            let other = self.end(other, Ok(()), false).await?;
-            let put = if errand.other_course { one.send(tag).await } else { one.put(tag).await };
-            (self.end(one, put, false).await?, other)
-        };
-        self.tell_of_both(errand, one, other, told)
-    }
-
-    fn tell_of_both(&self, errand: &Errand, one: Answer, other: Answer, told: &mut Told) -> Done<()> {
-        if !matches!(one, Answer::No) && !matches!(other, Answer::No) {
-            // The one did not come in the way of the other.
-            told.way = Way::Commit;
-        }
-        told.add(errand.tags(), &one);
-        told.add(vec![errand.partner()], &other);
-        Ok(())
-    }
-
     /// Commits it if all went well. After a conflict a program rolls back; a reckless one commits, and is refused.
-    async fn end(&self, open: Open<'_>, went: Done<()>, is_reckless: bool) -> Done<Answer> {
+    pub(crate) async fn end(&self, open: Open<'_>, went: Done<()>, is_reckless: bool) -> Done<Answer> {
         match went {
             Ok(()) => match open.commit().await {
                 Ok(()) => Ok(Answer::Yes),
-                Err(refusal) if refusal.is_conflict() => Ok(Answer::No),
+                Err(refusal) if refusal.is_conflict => Ok(Answer::No),
                 Err(refusal) => {
                     tracing::warn!(%refusal, "nobody knows whether it was committed");
                     Ok(Answer::Unknown)
                 }
             },
-            Err(refusal) if !refusal.is_conflict() => Err(refusal),
-            // A lock that was waited for too long ends the statement only.
-            Err(refusal)
-                if is_reckless
-                    && open.is_unit()
-                    && matches!(refusal.state.as_str(), "40P01" | "40001" | "1213") =>
-            {
+            Err(refusal) if !refusal.is_conflict => Err(refusal),
+            Err(refusal) if is_reckless && open.is_unit() && refusal.ended_the_transaction() => {
                 match open.commit().await {
                     Ok(()) => Err(Refusal::of("a commit after a conflict was answered with yes")),
                     Err(_) => Ok(Answer::No),
@@ -276,7 +207,7 @@ impl Place {
         }
     }
 
-    async fn put_all(&self, errand: &Errand, open: &mut Open<'_>) -> Done<()> {
+    pub(crate) async fn put_all(&self, errand: &Errand, open: &mut Open<'_>) -> Done<()> {
         let sends_beside = matches!(self.bug, Some(Bug::SentOutside | Bug::SentAfterCommit));
         for tag in errand.tags() {
             if sends_beside && !has_own_queue(tag) {
@@ -305,7 +236,7 @@ impl Place {
 }
 
 impl Told {
-    fn add(&mut self, tags: Vec<u64>, answer: &Answer) {
+    pub(crate) fn add(&mut self, tags: Vec<u64>, answer: &Answer) {
         match answer {
             Answer::Yes => self.there.extend(tags),
             Answer::No => self.gone.extend(tags),

@@ -45,11 +45,7 @@ impl Line {
                 conn.execute_batch("pragma synchronous = full")?;
                 Self::Sqlite(conn)
             }
-            Database::Postgres => {
-                let client = postgres_client(url).await?;
-                client.batch_execute("set deadlock_timeout = '50ms'").await?;
-                Self::Postgres(client)
-            }
+            Database::Postgres => Self::Postgres(postgres_client(url).await?),
             Database::Mysql => {
                 let mut conn = mysql_conn(url).await?;
                 // What was changed since the first statement is refused, and not overwritten.
@@ -121,7 +117,6 @@ impl<'a> Open<'a> {
             (Database::Postgres, Isolation::Serialisable) => {
                 self.run("set transaction isolation level serializable").await
             }
-            (Database::Mysql, _) => self.run("set session innodb_snapshot_isolation = on").await,
             _ => Ok(()),
         }
     }
@@ -174,6 +169,11 @@ impl<'a> Open<'a> {
     /// Changes an account, which locks it.
     pub(crate) async fn change(&mut self, account: u64) -> Done<()> {
         self.run(&format!("update torture_account set amount = amount + 1 where id = {account}")).await
+    }
+
+    /// Locks an account, or is refused at once.
+    pub(crate) async fn lock_at_once(&mut self, account: u64) -> Done<()> {
+        self.run(&format!("select amount from torture_account where id = {account} for update nowait")).await
     }
 
     /// Opens a savepoint, writes and sends in it, and rolls it back; `drops`: without a word, where that is a way.

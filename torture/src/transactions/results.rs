@@ -79,8 +79,13 @@ impl Results {
     /// Whether everything held, every way was taken, and every bug was caught.
     pub(crate) fn good(&self) -> bool {
         self.untried().is_empty()
+            && self.is_plausible()
             && self.ending.as_ref().is_ok_and(Ending::good)
             && self.tried.iter().all(Tried::good)
+    }
+
+    fn is_plausible(&self) -> bool {
+        self.ending.as_ref().is_ok_and(|ending| ending.audit.is_plausible())
     }
 
     fn untried(&self) -> Vec<Way> {
@@ -95,6 +100,9 @@ impl Results {
         match &self.ending {
             Ok(ending) => print_run(ending),
             Err(error) => println!("the run could not be finished: {error}"),
+        }
+        if !self.is_plausible() {
+            println!("wrong: most transactions were not committed");
         }
         for way in self.untried() {
             println!("wrong: nothing was rolled back by {}", way.name());
