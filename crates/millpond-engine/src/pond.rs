@@ -305,7 +305,7 @@ impl Pond {
         }
         self.trust_the_time().await;
         let tx = self.store().open(limit).await?;
-        Ok(UnitOfWork::new(tx, Open::Plain(self.mark()), self.clone()))
+        Ok(UnitOfWork::new(tx, Open::Plain(Some(self.mark())), self.clone()))
     }
 
     /// Where a message is and how it fared: after an `unknown-outcome` it says whether the commit happened.
