@@ -120,7 +120,11 @@ fn run(server: &Arc<Server>, dir: &Path, size: Size, bug: Option<Bug>) -> Outcom
 }
 
 fn make_tables(reader: &Reader) -> Outcome<()> {
-    let end = if reader.database() == Database::Mysql { " engine = InnoDB" } else { "" };
+    // The store looks at every table with its prefix.
+    let end = match reader.database() {
+        Database::Mysql => " engine = InnoDB default charset = utf8mb4 collate = utf8mb4_bin",
+        Database::Sqlite | Database::Postgres => "",
+    };
     reader.step(&format!("create table torture_order (tag bigint primary key){end}"))?;
     reader.step(&format!(
         "create table torture_account (id bigint primary key, amount bigint not null default 0){end}"

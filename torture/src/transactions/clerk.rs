@@ -41,8 +41,9 @@ struct Clerk {
 /// Carries out its share, and ends.
 pub(crate) fn run(url: &str, share: Share) -> Result<()> {
     let failed = |error: std::io::Error| Error::new(Code::Internal, "start a clerk").because(error);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-    // The transactions of rusqlite stay on their thread.
+    // The transactions of rusqlite stay on one thread and block it; what the pond does by itself has another.
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(failed)?;
     LocalSet::new().block_on(&runtime, async {
         let pond = Pond::with_store(open_patiently(url).await?);
         pond.declare(&ORDERS).await?;

@@ -41,8 +41,7 @@ impl Place {
         Ok(())
     }
 
-    /// What the one has read is changed by the other; or each reads what the other changes; or, in MariaDB, the one
-    /// waits for no lock.
+    /// What the one has read is changed by the other; or each reads what the other changes; or the one waits for no lock.
     pub(crate) async fn read_what_changes(
         &self,
         errand: &Errand,
@@ -52,9 +51,8 @@ impl Place {
     ) -> Done<()> {
         let (first, second) = errand.accounts();
         let is_skew = errand.other_course && self.database() == Database::Postgres;
-        // The unit of work of MariaDB reads what is committed, and so is never too late.
-        let is_locked =
-            self.database() == Database::Mysql && (errand.other_course || errand.means == Means::Unit);
+        // A unit of work reads what is committed, and so is never too late.
+        let is_locked = errand.means == Means::Unit || errand.other_course && !is_skew;
         let isolation = if is_skew { Isolation::Serialisable } else { Isolation::Snapshot };
         let mut one = self.begin(own, errand.means, isolation).await?;
         one.read(first).await?;
@@ -65,7 +63,7 @@ impl Place {
         other.change(first).await?;
         if is_locked {
             let locked = one.lock_at_once(first).await;
-            let one = self.end(one, locked, false).await?;
+            let one = self.end(one, locked, errand.other_course).await?;
             tell_of_both(errand, &one, &self.end(other, Ok(()), false).await?, told);
             return Ok(());
         }

@@ -72,7 +72,7 @@ enum Tx<'a> {
 }
 
 impl<'a> Open<'a> {
-    /// Begins one, on `line` if the driver holds it.
+    /// Begins one, on `line` if the driver holds it. A unit of work reads what is committed, whatever is asked for.
     pub(crate) async fn begin(
         pond: &'a Pond,
         url: &'a str,
@@ -102,23 +102,7 @@ impl<'a> Open<'a> {
             }
             Line::Mysql(conn) => Tx::Mysql(conn.start_transaction(TxOpts::default()).await?),
         };
-        let mut open = Self { tx, pond, url, means };
-        if means == Means::Unit {
-            open.isolate(isolation).await?;
-        }
-        Ok(open)
-    }
-
-    async fn isolate(&mut self, isolation: Isolation) -> Done<()> {
-        match (Database::of(self.url), isolation) {
-            (Database::Postgres, Isolation::Snapshot) => {
-                self.run("set transaction isolation level repeatable read").await
-            }
-            (Database::Postgres, Isolation::Serialisable) => {
-                self.run("set transaction isolation level serializable").await
-            }
-            _ => Ok(()),
-        }
+        Ok(Self { tx, pond, url, means })
     }
 
     /// Runs statements without values, in the words of `torture_…` and `millpond_…`.

@@ -14,6 +14,9 @@ use crate::worker::orphaned;
 /// Handlers of a queue that run at once.
 const SLOTS: usize = 16;
 
+/// Handlers take so long at most, so that some messages are in hand when their worker is killed.
+const LONGEST_MS: u64 = 12;
+
 /// Works until its parent closes the pipe.
 pub(crate) fn run(url: &str) -> Result<()> {
     let failed = |error: std::io::Error| Error::new(Code::Internal, "start a recipient").because(error);
@@ -37,5 +40,6 @@ pub(crate) fn run(url: &str) -> Result<()> {
 /// It is told before it is acknowledged, so what was acknowledged is known.
 async fn handle(job: Job<Announcement>, reporter: Arc<Reporter>) -> Result<Verdict, String> {
     reporter.send(&Report::Delivered { tag: job.body.tag });
+    tokio::time::sleep(Duration::from_millis(job.body.tag % LONGEST_MS)).await;
     Ok(Verdict::Ack)
 }

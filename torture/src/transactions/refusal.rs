@@ -25,10 +25,10 @@ impl std::fmt::Display for Refusal {
 }
 
 /// A deadlock, a conflict of serialisation, a wait that took too long, a busy writer.
-const CONFLICTS: [&str; 7] = ["40P01", "40001", "1213", "1205", "1020", "5", "517"];
+const CONFLICTS: [&str; 8] = ["40P01", "40001", "55P03", "1213", "1205", "1020", "5", "517"];
 
 /// Those after which the server has rolled back more than a statement, or refuses all that follows.
-const ENDINGS: [&str; 3] = ["40P01", "40001", "1213"];
+const ENDINGS: [&str; 4] = ["40P01", "40001", "55P03", "1213"];
 
 impl Refusal {
     fn new(state: String, text: String) -> Self {

@@ -1,6 +1,7 @@
 //! What a run of business transactions prints.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -99,7 +100,7 @@ impl Results {
         println!("{} at {}, seed {}", self.server, self.commit, self.size.seed);
         match &self.ending {
             Ok(ending) => print_run(ending),
-            Err(error) => println!("the run could not be finished: {error}"),
+            Err(error) => println!("the run could not be finished: {}", causes(&**error)),
         }
         if !self.is_plausible() {
             println!("wrong: most transactions were not committed");
@@ -168,7 +169,7 @@ fn print_run(ending: &Ending) {
 pub(crate) fn wrong_without(ending: &Outcome<Ending>) -> Vec<String> {
     let wrong = match ending {
         Ok(ending) => ending.broken(),
-        Err(error) => vec![error.to_string()],
+        Err(error) => vec![causes(&**error)],
     };
     wrong.iter().map(|wrong| format!("without the bug: {wrong}")).collect()
 }
@@ -180,9 +181,19 @@ pub(crate) fn tried(bug: Bug, ending: &Outcome<Ending>, mut wrong: Vec<String>, 
             (bug.is_caught(audit), audit.broken().iter().map(|count| format!("{count:?}")).collect())
         }
         Err(error) => {
-            wrong.push(format!("with the bug: {error}"));
+            wrong.push(format!("with the bug: {}", causes(&**error)));
             (false, Vec::new())
         }
     };
     Tried { name: bug.name(), caught_by, caught, wrong, took }
+}
+
+/// An error, and what it is because of.
+fn causes(error: &(dyn Error + Send + Sync + 'static)) -> String {
+    let (mut text, mut cause) = (error.to_string(), error.source());
+    while let Some(because) = cause {
+        text = format!("{text}: {because}");
+        cause = because.source();
+    }
+    text
 }
