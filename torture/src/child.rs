@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout};
+use std::process::{Child, ChildStdin, ChildStdout, ExitStatus};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
@@ -75,9 +75,10 @@ impl Running {
     }
 
     /// It ended by itself.
-    pub(crate) fn ended(&mut self) -> Outcome<()> {
+    pub(crate) fn ended(&mut self) -> Outcome<ExitStatus> {
         self.chronicle.fault(self.node, self.role, "death");
-        self.reap()
+        self.reap()?;
+        Ok(self.child.wait()?)
     }
 
     /// Asks it to end, by closing its pipe; kills it when it does not. Answers whether it ended well.

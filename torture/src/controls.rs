@@ -433,11 +433,7 @@ impl Scene {
                 self.seen.extend(events.into_iter().map(|event| Event { node: Some(node), ..event }));
             }
             Some(Notice::Ended(node)) => self.ended.push(node),
-            Some(Notice::Report(
-                _,
-                Report::Answered { .. } | Report::Dropped { .. } | Report::Starved { .. },
-            ))
-            | None => {}
+            Some(Notice::Report(..)) | None => {}
         }
     }
 

@@ -18,7 +18,7 @@ const OPEN_LIMIT: Duration = Duration::from_secs(60);
 const OPEN_AGAIN: Duration = Duration::from_millis(200);
 
 /// A database that has a store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Database {
     Sqlite,
     Postgres,
@@ -59,13 +59,11 @@ impl Database {
             Self::Sqlite => statement.to_owned(),
             Self::Postgres => {
                 let schema = parameter(url, "schema").unwrap_or("millpond");
-                let table = format!("{schema}.torture_effect");
-                statement.replace("millpond_", &format!("{schema}.")).replace("torture_effect", &table)
+                of_ours(statement, &format!("{schema}.")).replace("millpond_", &format!("{schema}."))
             }
             Self::Mysql => {
                 let prefix = parameter(url, "prefix").unwrap_or("millpond_");
-                let table = format!("{prefix}torture_effect");
-                statement.replace("millpond_", prefix).replace("torture_effect", &table)
+                of_ours(statement, prefix).replace("millpond_", prefix)
             }
         }
     }
@@ -93,6 +91,14 @@ impl Database {
             Self::Mysql => "insert into torture_effect (message_id, queue, amount) values (?, ?, ?)",
         }
     }
+}
+
+/// The tables of the crash tests themselves.
+const OURS: [&str; 3] = ["torture_effect", "torture_order", "torture_account"];
+
+/// A statement in which those have a prefix.
+fn of_ours(statement: &str, prefix: &str) -> String {
+    OURS.iter().fold(statement.to_owned(), |text, table| text.replace(table, &format!("{prefix}{table}")))
 }
 
 /// The value of a parameter of a URL.
@@ -224,6 +230,8 @@ mod tests {
         };
         check("sqlite:///tmp/a.db", statement);
         check("postgres://h/d?schema=s1&connections=4", "select * from s1.log, s1.torture_effect");
+        check("postgres://h/d?schema=torture_1", "select * from torture_1.log, torture_1.torture_effect");
+        check("mysql://h/d", statement.replace("torture_", "millpond_torture_").as_str());
         check("mysql://h/d?connections=4&prefix=p_", "select * from p_log, p_torture_effect");
     }
 }

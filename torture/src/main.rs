@@ -3,7 +3,7 @@
 //! Senders and workers run under load and are killed with `kill -9` or stopped past their lease; the server is killed
 //! and started again, connections are cut, calls are given up. What the processes reported is written into a history,
 //! which the judge reads at the end. A seed gives the same faults at the same moments. Known bugs are switched on one by
-//! one: each must be caught.
+//! one: each must be caught. Another run is of business transactions, which are committed and rolled back.
 
 mod child;
 mod chronicle;
@@ -24,6 +24,7 @@ mod sender;
 mod server;
 mod stage;
 mod stalls;
+mod transactions;
 mod wire;
 mod work;
 mod worker;
@@ -60,6 +61,23 @@ enum Role {
     Postgres(Args),
     /// Tortures a store on a MariaDB server that is started for it.
     Mysql(Args),
+    /// Runs business transactions on a store, of which three in ten are rolled back: a message is delivered exactly if
+    /// its transaction was committed.
+    Transactions(transactions::Args),
+    /// Started by the parent.
+    #[command(hide = true)]
+    Clerk {
+        #[arg(long)]
+        url: String,
+        #[command(flatten)]
+        share: transactions::Share,
+    },
+    /// Started by the parent.
+    #[command(hide = true)]
+    Recipient {
+        #[arg(long)]
+        url: String,
+    },
     /// Started by the parent.
     #[command(hide = true)]
     Sender {
@@ -130,6 +148,9 @@ fn main() -> ExitCode {
         Role::Sqlite(args) => torture(Database::Sqlite, &args),
         Role::Postgres(args) => torture(Database::Postgres, &args),
         Role::Mysql(args) => torture(Database::Mysql, &args),
+        Role::Transactions(args) => transactions::torture(&args),
+        Role::Clerk { url, share } => child(|| transactions::clerk(&url, share)),
+        Role::Recipient { url } => child(|| transactions::recipient(&url)),
         Role::Dropper { url, calls, seed } => child(|| dropper::run(&url, calls, seed)),
         Role::Sender { url } => child(|| sender::run(&url)),
         Role::Worker { url, setup } => child(|| worker::run(&url, setup)),

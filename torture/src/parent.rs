@@ -146,7 +146,7 @@ impl<'s> Parent<'s> {
                 self.answered(node, stored);
                 Ok(())
             }
-            Notice::Report(_, Report::Dropped { .. } | Report::Starved { .. }) => Ok(()),
+            Notice::Report(..) => Ok(()),
             // Its order is given to another.
             Notice::Ended(node) => {
                 if let Some(assigned) = self.assigned.remove(&node) {

@@ -169,7 +169,7 @@ fn print_run(ending: &Ending) {
     }
 }
 
-fn print_control(tried: &Tried) {
+pub(crate) fn print_control(tried: &Tried) {
     let Tried { name, caught, caught_by, wrong, took } = tried;
     let by = caught_by.clone();
     let by = if by.is_empty() { "nothing".to_owned() } else { by.join(", ") };

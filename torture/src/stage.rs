@@ -20,6 +20,7 @@ use crate::database::open;
 use crate::drain;
 use crate::reader::Reader;
 use crate::server::{CONNECTIONS, Server};
+use crate::transactions::Share;
 use crate::work::{QUEUES, kind_plans, queue_plans};
 use crate::worker::Setup;
 
@@ -153,6 +154,18 @@ impl Stage {
         self.start("dropper", &["--calls", &calls.to_string(), "--seed", &seed.to_string()])
     }
 
+    /// A process that carries out a share of the business transactions.
+    pub(crate) fn clerk(&self, share: Share) -> Outcome<Running> {
+        let Share { first, step, end, seed } = share;
+        let [first, step, end, seed] = [first, step, end, seed].map(|number| number.to_string());
+        self.start("clerk", &["--first", &first, "--step", &step, "--end", &end, "--seed", &seed])
+    }
+
+    /// A process that is given the messages of business transactions.
+    pub(crate) fn recipient(&self) -> Outcome<Running> {
+        self.start("recipient", &[])
+    }
+
     fn start(&self, role: &'static str, args: &[&str]) -> Outcome<Running> {
         let log = OpenOptions::new().create(true).append(true).open(self.dir.join("children.log"))?;
         let mut command = Command::new(std::env::current_exe()?);
@@ -213,19 +226,9 @@ impl Stage {
     pub(crate) fn close(&self, children: impl IntoIterator<Item = Running>) -> Outcome<Ending> {
         let reader = self.reader()?;
         let left_in_transaction = self.left_in_transaction(&reader)?;
-        let mut ended_well = true;
-        for child in children {
-            ended_well &= child.close(CLOSE_LIMIT)?;
-        }
+        let mut faults = self.end(children)?;
         self.chronicle.append(drain::remains(&reader)?);
-        let counts = drain::counts(&reader)?;
-        self.chronicle.checkpoint(|| Ok(counts.events()))?;
-        let mut faults = drain::integrity(&reader)?;
-        faults.extend(counts.differences(&self.inspected()?));
-        faults.extend(self.complaint()?);
-        if !ended_well {
-            faults.push("a process did not end well when it was asked to".to_owned());
-        }
+        self.chronicle.checkpoint(|| Ok(drain::counts(&reader)?.events()))?;
         if left_in_transaction != 0 {
             faults.push(format!("{left_in_transaction} connections are {LEFT}"));
         }
@@ -243,6 +246,22 @@ impl Stage {
             drops: 0,
             starved: 0,
         })
+    }
+
+    /// Ends the children; answers what is wrong with them and with the store, without the history.
+    pub(crate) fn end(&self, children: impl IntoIterator<Item = Running>) -> Outcome<Vec<String>> {
+        let mut ended_well = true;
+        for child in children {
+            ended_well &= child.close(CLOSE_LIMIT)?;
+        }
+        let reader = self.reader()?;
+        let mut faults = drain::integrity(&reader)?;
+        faults.extend(drain::counts(&reader)?.differences(&self.inspected()?));
+        faults.extend(self.complaint()?);
+        if !ended_well {
+            faults.push("a process did not end well when it was asked to".to_owned());
+        }
+        Ok(faults)
     }
 
     /// Looked at for a while, while the children are there still: one that is about to end is not left.

@@ -9,6 +9,8 @@ use std::sync::{Mutex, PoisonError};
 use millpond_testkit::judge::history::Event;
 use serde::{Deserialize, Serialize};
 
+use crate::transactions::Told;
+
 /// One line.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -28,6 +30,12 @@ pub(crate) enum Report {
         /// How many were given up before their answer.
         drops: u64,
     },
+    /// A business transaction is about to begin.
+    Begun { number: u64 },
+    /// A business transaction is over.
+    Told(Told),
+    /// The message of a business row was delivered.
+    Delivered { tag: u64 },
     /// A handler's transaction could not begin, because every connection was busy for too long.
     Starved {
         /// The error names the setting.

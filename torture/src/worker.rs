@@ -87,7 +87,7 @@ async fn work(url: &str, setup: Setup) -> Result<()> {
 }
 
 /// Resolves when the parent closed the pipe, or is gone.
-async fn orphaned() {
+pub(crate) async fn orphaned() {
     let (tell, told) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
         let _ = std::io::stdin().lock().read_to_end(&mut Vec::new());

@@ -18,6 +18,29 @@ pub fn crash_test(line: &str) -> Result<(), String> {
     positive(&end, "sent")
 }
 
+/// The ways in which business transactions are rolled back.
+const WAYS: [&str; 6] = ["error", "dropped", "killed", "deadlock", "savepoint", "serialisation"];
+
+/// The end of a run of business transactions: some were committed, some rolled back in every way, a message was delivered
+/// exactly if its transaction was committed, and every known bug was caught.
+///
+/// # Errors
+///
+/// What did not hold.
+pub fn transactions(line: &str) -> Result<(), String> {
+    let end = object(line)?;
+    for key in ["rolled_back_delivered", "committed_missing", "unkept"] {
+        is(&end, key, &0.into())?;
+    }
+    is(&end, "unfinished", &false.into())?;
+    is(&end, "sabotage_caught", &end["sabotage_total"])?;
+    for key in ["sabotage_total", "kills", "committed", "delivered"] {
+        positive(&end, key)?;
+    }
+    WAYS.into_iter()
+        .try_for_each(|way| positive(&end["rolled_back"], way).map_err(|why| format!("`rolled_back`: {why}")))
+}
+
 /// The end of a demo: every message that was sent is done or a dead letter.
 ///
 /// # Errors
@@ -101,6 +124,27 @@ mod tests {
             ("sent", json!(0)),
         ];
         check(crash_test, &good, &wrong);
+    }
+
+    #[test]
+    fn a_run_of_transactions_that_broke_its_promise_or_left_out_a_way_fails() {
+        let ways = |killed: u64| json!({ "error": 1, "dropped": 1, "killed": killed, "deadlock": 1, "savepoint": 1, "serialisation": 1 });
+        let good = json!({ "rolled_back_delivered": 0, "committed_missing": 0, "unkept": 0, "unfinished": false,
+            "rolled_back": ways(1), "committed": 700, "delivered": 1_400, "kills": 8,
+            "sabotage_caught": 4, "sabotage_total": 4 });
+        let wrong = [
+            ("rolled_back_delivered", json!(1)),
+            ("committed_missing", json!(1)),
+            ("unkept", json!(1)),
+            ("unfinished", json!(true)),
+            ("sabotage_caught", json!(3)),
+            ("kills", json!(0)),
+            ("committed", json!(0)),
+            ("delivered", json!(0)),
+            ("rolled_back", ways(0)),
+            ("rolled_back", Value::Null),
+        ];
+        check(transactions, &good, &wrong);
     }
 
     #[test]

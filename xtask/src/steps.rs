@@ -48,6 +48,14 @@ const TORTURE_MYSQL: &[&str] = &[
     "--json",
 ];
 
+/// Business transactions that are committed and rolled back under kills, on each store.
+const TRANSACTIONS: &[&str] =
+    &["transactions", "sqlite", "--transactions", "1500", "--kills", "8", "--seed", "1", "--json"];
+const TRANSACTIONS_POSTGRES: &[&str] =
+    &["transactions", "postgres", "--transactions", "1000", "--kills", "8", "--seed", "1", "--json"];
+const TRANSACTIONS_MYSQL: &[&str] =
+    &["transactions", "mysql", "--transactions", "1000", "--kills", "8", "--seed", "1", "--json"];
+
 /// Messages of the demo that is part of every run.
 const DEMO: &[&str] = &["demo", "--messages", "2000", "--json"];
 
@@ -89,6 +97,15 @@ pub fn test() -> Vec<Step> {
         Step {
             holds: outcome::crash_test,
             ..built("crash test on MariaDB", "millpond-torture", TORTURE_MYSQL)
+        },
+        Step { holds: outcome::transactions, ..built("transactions", "millpond-torture", TRANSACTIONS) },
+        Step {
+            holds: outcome::transactions,
+            ..built("transactions on Postgres", "millpond-torture", TRANSACTIONS_POSTGRES)
+        },
+        Step {
+            holds: outcome::transactions,
+            ..built("transactions on MariaDB", "millpond-torture", TRANSACTIONS_MYSQL)
         },
         Step { holds: outcome::demo, ..built("demo", "millpond-cli", DEMO) },
         readme(),

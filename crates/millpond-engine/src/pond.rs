@@ -283,7 +283,7 @@ impl Pond {
         }
         self.trust_the_time().await;
         let tx = self.store().open(limit).await?;
-        Ok(UnitOfWork::new(tx, Open::Plain(self.mark()), self.clone()))
+        Ok(UnitOfWork::new(tx, Open::Plain(Some(self.mark())), self.clone()))
     }
 
     /// Whether a unit of work may begin here.

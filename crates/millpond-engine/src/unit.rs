@@ -71,7 +71,8 @@ pub struct UnitOfWork {
 /// What says that the unit is open, until it is over.
 pub(crate) enum Open {
     Job(OpenUnit),
-    Plain(Mark),
+    /// `None` from the commit on, which waits for nothing that its caller does.
+    Plain(Option<Mark>),
 }
 
 type Before = Box<dyn for<'u> FnOnce(&'u mut UnitOfWork) -> BoxFuture<'u, Result<()>> + Send>;
@@ -247,8 +248,11 @@ impl UnitOfWork {
     /// later; those of a [`FastQueue`](crate::queue::FastQueue) are discarded, counted, and told to the `on_error` of a
     /// worker on this pond. In a job return an error: the next delivery finds out. `statement-failed`: a statement of the
     /// transaction had failed, and the database rolled all of it back.
-    pub async fn commit(self) -> Result<Committed> {
+    pub async fn commit(mut self) -> Result<Committed> {
         let pond = self.pond.clone();
+        if let Open::Plain(mark) = &mut self.open {
+            *mark = None;
+        }
         let running = pond.track(self.run_to_its_end());
         running.await.unwrap_or_else(|ended| {
             let code = if ended.is_panic() { Code::Internal } else { Code::UnknownOutcome };
@@ -291,7 +295,7 @@ impl UnitOfWork {
         }
         match open {
             Open::Job(open) => open.committed(),
-            Open::Plain(mark) => drop(mark),
+            Open::Plain(_) => {}
         }
         // From here nothing turns the commit into an error.
         if is_relayed {
@@ -593,6 +597,8 @@ mod tests {
         let mut commit = Box::pin(unit.commit());
         assert!(futures_poll(&mut commit).await, "it is not done at once");
         drop(commit);
+        // Its caller may begin the next one, and waits for the writer.
+        pond.begin().await.unwrap().roll_back();
         done.notified().await;
         assert_eq!(store.bodies(), [b"1"]);
         pond.close().await;

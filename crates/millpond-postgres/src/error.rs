@@ -112,6 +112,8 @@ pub(crate) fn code_of(error: &tokio_postgres::Error) -> Code {
         "25006" => Code::StoreUnavailable,
         // No rights; a table or function that is missing: the schema is another one.
         "42501" => Code::StoreUnreachable,
+        // In a transaction in which a statement failed before.
+        "25P02" => Code::StatementFailed,
         // Our own: see the function `still_ours`.
         "MP001" => Code::SchemaNewer,
         "42P01" | "42883" | "3F000" => Code::SchemaOlder,

@@ -16,10 +16,11 @@ pub(crate) const fn sabotaged(_name: &str) -> bool {
 
 /// The same bugs in functions of the schema: the bug, the function, what is written there, and what takes its place.
 #[cfg(feature = "sabotage")]
-const IN_FUNCTIONS: [(&str, &str, &str, &str); 3] = [
+const IN_FUNCTIONS: [(&str, &str, &str, &str); 4] = [
     ("no_fence", "settle", "and c.token = tokens[i]", ""),
     ("highest_claim_deleted", "settle", "if above then", "if true then"),
     ("late_inbox_check", "settle", "if known is not null or cancelled", "if cancelled"),
+    ("relay_forgets", "relay", "where u.queue_id =", "where u.place > 1 and u.queue_id ="),
 ];
 
 /// Puts the bug that is switched on into the functions of the schema.

@@ -12,7 +12,7 @@ use millpond_core::message::{Dedup, MessageId, NewMessage};
 use millpond_core::queue::QueueSettings;
 use millpond_core::store::{Admin, Inspect, Log, Outbox, Queue, Stored};
 use millpond_postgres::tokio_postgres::{Client, NoTls, connect};
-use millpond_postgres::{Options, PostgresStore, schema};
+use millpond_postgres::{Options, PostgresStore, PostgresTx, schema};
 use millpond_testkit::servers::pgbouncer::Pgbouncer;
 use millpond_testkit::servers::postgres::{Fsync, Postgres, fresh_schema};
 
@@ -257,6 +257,28 @@ async fn a_send_that_was_due_long_ago_is_due_when_it_is_written() {
     let late = format!("select 1 from {schema}.outbox where ready_at >= created_at");
     assert_eq!(program.query(&late, &[]).await.unwrap().len(), 1);
     store.close().await;
+}
+
+/// The server answers `commit` as if it was done, and rolls back.
+#[tokio::test]
+async fn a_unit_in_which_a_statement_failed_is_not_committed() {
+    let (server, schema) = (Postgres::shared(), fresh_schema());
+    let store = open(&in_schema(server.url(), &schema)).await;
+    let reader = client(server.url()).await;
+    reader.batch_execute(&format!("create table {schema}.booking (id integer)")).await.unwrap();
+    let book = format!("insert into {schema}.booking values (1)");
+    for fails in [true, false] {
+        let mut tx = Outbox::open(&store, Duration::from_secs(10)).await.unwrap();
+        let lent = tx.as_any().downcast_mut::<PostgresTx>().unwrap().client();
+        lent.batch_execute(&book).await.unwrap();
+        if fails {
+            lent.batch_execute("select 1 / 0").await.unwrap_err();
+        }
+        let committed = tx.commit().await.map_err(|error| error.code());
+        assert_eq!(committed, if fails { Err(Code::StatementFailed) } else { Ok(()) });
+    }
+    let text = format!("select count(*) from {schema}.booking");
+    assert_eq!(reader.query_one(&text, &[]).await.unwrap().get::<_, i64>(0), 1);
 }
 
 #[tokio::test]

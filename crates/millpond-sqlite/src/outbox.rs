@@ -14,6 +14,7 @@ use rusqlite::{OptionalExtension, params};
 use crate::connect::SqliteStore;
 use crate::draft::Part;
 use crate::error::Tried;
+use crate::sabotage::sabotaged;
 use crate::sql::sql;
 use crate::writer::{Durable, Tx};
 
@@ -58,6 +59,10 @@ impl Tx<'_> {
         let mut delete = self.conn.prepare_cached(sql("outbox_delete"))?;
         let mut queues = BTreeSet::new();
         for row in &due {
+            if sabotaged("relay_forgets") && row.seq % 4 == 0 {
+                delete.execute([row.seq])?;
+                continue;
+            }
             let partition = self.partition(row.part)?;
             let (offset, published_at) = self.take_offsets(partition, 1)?;
             append.execute(params![partition, offset, published_at.as_micros(), row.seq])?;
