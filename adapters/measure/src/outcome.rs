@@ -29,7 +29,8 @@ const ABOUT: &str = "\
 From the return of the commit to the first line of the handler, in one process, on an idle queue; a handler that began
 before the commit returned counts as 0. Each transaction inserts an order, sends one message and commits **at once**;
 **from call** is measured from before the commit, and so contains its flush. In the last two columns the transaction does
-up to 50 ms of other work between the send and the commit, evenly spread: the longer it is, the rarer it is looked for.";
+up to 50 ms of other work between the send and the commit, evenly spread: a driver's commit is looked for, more rarely
+the longer its transaction goes on.";
 
 /// How long messages took, in milliseconds.
 #[derive(Default)]

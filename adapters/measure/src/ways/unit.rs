@@ -9,21 +9,19 @@ use millpond::postgres::PostgresUnit;
 use millpond::sqlite::SqliteUnit;
 use tokio::time::sleep;
 
-use super::{Committed, MAIL, Outcome, TABLE, Way};
+use super::drivers::{MysqlAsync, Rusqlite, TokioPostgres};
+use super::{Committed, MAIL, Outcome, Way};
 
 macro_rules! unit {
-    ($way:ident, |$unit:ident| $table:expr, |$order:ident| $insert:expr) => {
+    ($way:ident, $driver:ty, |$unit:ident, $order:ident| $insert:expr) => {
         pub(crate) struct $way;
 
         impl Way for $way {
             const NAME: &'static str = "unit of work";
 
             async fn open(url: &str) -> Outcome<Self> {
-                let pond = Pond::open(url).await?;
-                let mut $unit = pond.begin().await?;
-                $table;
-                $unit.commit().await?;
-                pond.close().await;
+                // The table is made outside: in MariaDB that commits.
+                <$driver>::open(url).await?;
                 Ok(Self)
             }
 
@@ -40,16 +38,16 @@ macro_rules! unit {
     };
 }
 
-unit!(Sqlite, |unit| unit.sqlite(|db| db.execute_batch(TABLE)).await?, |order| {
+unit!(Sqlite, Rusqlite, |unit, order| {
     let number = order.cast_signed();
     unit.sqlite(move |db| db.execute("insert into orders (number) values (?1)", [number])).await?
 });
 
-unit!(Postgres, |unit| unit.postgres().await?.batch_execute(TABLE).await?, |order| {
+unit!(Postgres, TokioPostgres, |unit, order| {
     let insert = "insert into orders (number) values ($1)";
     unit.postgres().await?.execute(insert, &[&order.cast_signed()]).await?
 });
 
-unit!(Mysql, |unit| unit.mysql().await?.query_drop(TABLE).await?, |order| {
+unit!(Mysql, MysqlAsync, |unit, order| {
     unit.mysql().await?.exec_drop("insert into orders (number) values (?)", (order,)).await?
 });
