@@ -119,7 +119,7 @@ pub(crate) fn text(rows: &[Row]) -> String {
 /// For the document.
 pub(crate) fn part(rows: &[Row], samples: u64) -> String {
     let mut text = format!(
-        "## {PART}\n\nWritten by `cargo xtask adapters --measure --samples {samples} --write`. {ABOUT}\n\n| | |\n|---|---|\n"
+        "## {PART}\n\nWritten by `cargo xtask adapters --measure --samples {samples} --write`.\n\n{ABOUT}\n\n| | |\n|---|---|\n"
     );
     let transactions = format!("{samples} of each way at once, {samples} after other work");
     let servers = "private, everything as it comes; each commit is flushed".to_owned();
