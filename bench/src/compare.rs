@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// Rounds of a measurement; the median counts. Of pickup, held, backlog and idle there is one.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Only these measurements: send, single, drain, default-drain, life, pickup, held, backlog, idle.
+    /// Only these measurements: send, single, transactions, drain, default-drain, life, pickup, held, backlog, idle.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Only these stores beside ours: graphile_worker, riverqueue, awa, graphile_worker_npm, pg_boss, pgmq.

@@ -1,17 +1,13 @@
 //! `docs/benchmarks.md`, written by the run that measured it: machine, versions, settings, figures.
 
 mod about;
+mod place;
 
 use std::fmt::Write as _;
 use std::path::Path;
 
 use crate::report::{Database, Figure, Goal, Report};
 use crate::{failed, machine};
-
-/// The begin and the end of the part of one store; what is outside is written by people.
-fn marks(store: &str) -> (String, String) {
-    (format!("<!-- {store}: written by cargo xtask bench -->"), format!("<!-- {store}: end -->"))
-}
 
 /// Writes the part of a store, and leaves the rest of the document as it is. `command` is the one that does it again.
 pub(crate) fn write(path: &Path, report: &Report, command: &str) -> millpond::Result<()> {
@@ -20,32 +16,8 @@ pub(crate) fn write(path: &Path, report: &Report, command: &str) -> millpond::Re
 
 /// Puts the part of a store in its place, and leaves the rest of the document as it is.
 pub(crate) fn put(path: &Path, store: &str, part: &str) -> millpond::Result<()> {
-    let doing = format!("write {}", path.display());
-    let before = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => HEAD.to_owned(),
-        Err(error) => return Err(failed(&doing, error)),
-    };
-    std::fs::write(path, replaced(&before, store, part)).map_err(|error| failed(&doing, error))
-}
-
-const HEAD: &str = "\
-# Benchmarks
-
-Ratios of one run are what counts: ours beside what plain SQL reaches through the same driver, in the same run, on the
-same machine. The figures beside them move with the machine; do not compare those of two machines.
-";
-
-/// The document with the part of a store put in its place, or at the end.
-fn replaced(document: &str, store: &str, part: &str) -> String {
-    let (begin, end) = marks(store);
-    let whole = format!("{begin}\n{part}\n{end}");
-    match (document.find(&begin), document.find(&end)) {
-        (Some(from), Some(to)) if from < to => {
-            format!("{}{whole}{}", &document[..from], &document[to + end.len()..])
-        }
-        _ => format!("{}\n\n{whole}\n", document.trim_end()),
-    }
+    place::put(path, store, "bench", part)
+        .map_err(|error| failed(&format!("write {}", path.display()), error))
 }
 
 fn part(report: &Report, command: &str) -> millpond::Result<String> {
@@ -114,16 +86,6 @@ fn goal_text(value: f64, goal: Option<Goal>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_part_is_put_in_its_place_and_the_rest_stays() {
-        let first = replaced("# Benchmarks\n", "SQLite", "one");
-        assert!(first.starts_with("# Benchmarks\n\n<!-- SQLite"), "{first}");
-        let both = replaced(&first, "Postgres", "two");
-        let again = replaced(&both, "SQLite", "three");
-        assert!(again.contains("three") && again.contains("two") && !again.contains("one"), "{again}");
-        assert_eq!(replaced(&again, "SQLite", "three"), again, "the same run writes the same");
-    }
 
     #[test]
     fn numbers_are_read_by_people() {

@@ -15,6 +15,7 @@ mod pickup;
 mod postgres;
 mod report;
 mod send;
+mod transactions;
 mod usage;
 
 use std::path::Path;
@@ -42,7 +43,7 @@ enum Command {
         /// Rounds of each comparison; the median counts.
         #[arg(long, default_value_t = 5)]
         rounds: usize,
-        /// Only these parts: send, single, drain, pickup, idle, backlog.
+        /// Only these parts: send, single, transactions, drain, pickup, idle, backlog.
         #[arg(long, value_delimiter = ',')]
         only: Vec<String>,
         /// Writes the part of this store in docs/benchmarks.md. Only a whole run is written.
@@ -72,7 +73,7 @@ enum Command {
         /// Rounds of each comparison; the median counts.
         #[arg(long, default_value_t = 3)]
         rounds: usize,
-        /// Only these parts: send, single, drain, pickup, idle, backlog.
+        /// Only these parts: send, single, transactions, drain, pickup, idle, backlog.
         #[arg(long, value_delimiter = ',')]
         only: Vec<String>,
         /// How many messages wait in the large backlog.
@@ -135,6 +136,9 @@ async fn sqlite(rounds: usize, wanted: impl Fn(&str) -> bool) -> millpond::Resul
     }
     if wanted("single") {
         send::singles(&mut report, rounds).await?;
+    }
+    if wanted("transactions") {
+        transactions::transactions(&mut report, rounds).await?;
     }
     if wanted("drain") {
         drain::drains(&mut report, rounds).await?;

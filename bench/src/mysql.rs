@@ -2,6 +2,7 @@
 
 mod floor;
 mod meter;
+mod transactions;
 
 use std::time::{Duration, Instant};
 
@@ -106,6 +107,9 @@ pub(crate) async fn run(
     }
     if wanted("single") {
         singles(&bench, &mut report, rounds).await?;
+    }
+    if wanted("transactions") {
+        transactions::transactions(&bench, &mut report, rounds).await?;
     }
     if wanted("drain") {
         drains(&bench, &mut report, rounds).await?;

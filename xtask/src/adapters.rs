@@ -1,6 +1,8 @@
 //! `cargo xtask adapters`: formats, lints and tests the adapters for other database libraries, which are a workspace of
-//! their own in `adapters/`, with a lock file of its own.
+//! their own in `adapters/`, with a lock file of its own. `cargo xtask adapters --measure` says how soon a handler begins
+//! after a commit, for every way to publish in a transaction.
 
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
@@ -13,8 +15,6 @@ const FEATURES: &str = "millpond-tx-sqlx/sqlite,millpond-tx-sqlx/postgres,millpo
 
 /// Runs them, and ends with the first that fails.
 pub fn run() -> ExitCode {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
-    let folder = repo::root().join(target).join("adapters");
     let lines: [&[&str]; 3] = [
         &["fmt", "--all", "--check"],
         &[
@@ -31,11 +31,26 @@ pub fn run() -> ExitCode {
         &["test", "--locked", "--workspace", "--features", FEATURES],
     ];
     for line in lines {
-        let mut cargo = Command::new(repo::cargo());
-        cargo.args(line).current_dir(repo::root().join("adapters")).env("CARGO_TARGET_DIR", &folder);
-        if !cargo.status().is_ok_and(|ended| ended.success()) {
+        if !cargo(line).status().is_ok_and(|ended| ended.success()) {
             return ExitCode::FAILURE;
         }
     }
     ExitCode::SUCCESS
+}
+
+/// Measures, in a release build; `rest` are its arguments.
+pub fn measure(rest: &[String]) -> ExitCode {
+    let mut run = cargo(&["run", "--release", "--locked", "--package", "millpond-tx-measure", "--"]);
+    let failed = run.args(rest).exec();
+    eprintln!("cannot start cargo: {failed}");
+    ExitCode::FAILURE
+}
+
+/// Cargo in that workspace, with a folder of its own for what it builds.
+fn cargo(line: &[&str]) -> Command {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
+    let folder = repo::root().join(target).join("adapters");
+    let mut cargo = Command::new(repo::cargo());
+    cargo.args(line).current_dir(repo::root().join("adapters")).env("CARGO_TARGET_DIR", folder);
+    cargo
 }

@@ -23,6 +23,7 @@ fn main() -> ExitCode {
         "services" if rest == ["install"] => services::install(),
         "services" if rest.is_empty() => services::status(),
         "adapters" if rest.is_empty() => adapters::run(),
+        "adapters" if rest[0] == "--measure" => adapters::measure(&rest[1..]),
         "examples" if rest.is_empty() => examples::run(),
         "torture" | "bench" => run_released(&task, &rest),
         _ => usage(&task, &rest),

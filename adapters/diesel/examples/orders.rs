@@ -1,4 +1,4 @@
-//! An order and its mail, in one transaction of diesel or diesel-async: `cargo run --example diesel -- postgres://… commit`.
+//! An order and its mails, in one transaction of diesel or diesel-async: `cargo run --example diesel -- postgres://… commit`.
 
 use std::error::Error;
 
@@ -35,6 +35,7 @@ pub async fn place_order(pond: &Pond, url: &str, commit: bool) -> Done {
                 connection.transaction(|tx| -> Done {
                     diesel::RunQueryDsl::execute(diesel::sql_query(ORDER), tx)?;
                     pond.within(tx).send(&MAIL, ["ada".to_owned().dedup_key("order:1")])?;
+                    pond.within(tx).send(&MAIL, ["the shop".to_owned()])?;
                     ended(commit)
                 })
             })
@@ -47,6 +48,7 @@ pub async fn place_order(pond: &Pond, url: &str, commit: bool) -> Done {
                 .transaction(async |tx| -> Done {
                     diesel::sql_query(ORDER).execute(tx).await?;
                     pond.within(tx).send(&MAIL, ["ada".to_owned().dedup_key("order:1")]).await?;
+                    pond.within(tx).send(&MAIL, ["the shop".to_owned()]).await?;
                     ended(commit)
                 })
                 .await
@@ -58,6 +60,7 @@ pub async fn place_order(pond: &Pond, url: &str, commit: bool) -> Done {
                 .transaction(async |tx| -> Done {
                     diesel::sql_query(ORDER).execute(tx).await?;
                     pond.within(tx).send(&MAIL, ["ada".to_owned().dedup_key("order:1")]).await?;
+                    pond.within(tx).send(&MAIL, ["the shop".to_owned()]).await?;
                     ended(commit)
                 })
                 .await

@@ -76,6 +76,11 @@ macro_rules! blocking {
                 $dialect
             }
 
+            fn is_surely_open(&mut self) -> bool {
+                type Manager = <$connection as diesel::Connection>::TransactionManager;
+                must_be_open(Manager::transaction_manager_status_mut(self)).is_ok()
+            }
+
             fn run(&mut self, statement: &Statement) -> Result<Vec<Row>, Refused> {
                 use diesel::RunQueryDsl;
                 use diesel::connection::SimpleConnection;
@@ -102,6 +107,12 @@ macro_rules! asynchronous {
         impl millpond_core::within::UserTx<Diesel> for $connection {
             fn dialect(&self) -> Dialect {
                 $dialect
+            }
+
+            fn is_surely_open(&mut self) -> bool {
+                use diesel_async::TransactionManager;
+                type Manager = <$connection as diesel_async::AsyncConnection>::TransactionManager;
+                must_be_open(Manager::transaction_manager_status_mut(self)).is_ok()
             }
 
             fn run<'a>(

@@ -1,4 +1,4 @@
-//! An order and its mail, in one transaction of SeaORM: `cargo run --example seaorm -- postgres://… commit`.
+//! An order and its mails, in one transaction of SeaORM: `cargo run --example seaorm -- postgres://… commit`.
 
 use std::error::Error;
 
@@ -18,6 +18,7 @@ pub async fn place_order(pond: &Pond, url: &str, commit: bool) -> Result<(), Box
     let mut tx = database.begin().await?;
     tx.execute_unprepared("insert into orders (customer) values ('ada')").await?;
     pond.within(&mut tx).send(&MAIL, ["ada".to_owned().dedup_key("order:1")]).await?;
+    pond.within(&mut tx).send(&MAIL, ["the shop".to_owned()]).await?;
     if commit {
         tx.commit().await?
     } else {

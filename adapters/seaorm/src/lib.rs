@@ -37,6 +37,10 @@ impl<C: ConnectionTrait + Sync> UserTx<SeaOrm> for Open<'_, C> {
         dialect(self.0.get_database_backend())
     }
 
+    fn is_surely_open(&mut self) -> bool {
+        true
+    }
+
     fn run<'a>(&'a mut self, statement: &'a Statement) -> BoxFuture<'a, Result<Vec<Row>, Refused>> {
         Box::pin(run(self.0, statement))
     }
@@ -45,6 +49,10 @@ impl<C: ConnectionTrait + Sync> UserTx<SeaOrm> for Open<'_, C> {
 impl UserTx<SeaOrm> for DatabaseTransaction {
     fn dialect(&self) -> Dialect {
         dialect(self.get_database_backend())
+    }
+
+    fn is_surely_open(&mut self) -> bool {
+        true
     }
 
     fn run<'a>(&'a mut self, statement: &'a Statement) -> BoxFuture<'a, Result<Vec<Row>, Refused>> {

@@ -1,4 +1,4 @@
-//! An order and its mail, in one transaction of sqlx: `cargo run --example sqlx -- postgres://… commit`.
+//! An order and its mails, in one transaction of sqlx: `cargo run --example sqlx -- postgres://… commit`.
 
 use std::error::Error;
 
@@ -20,6 +20,7 @@ pub async fn place_order(pond: &Pond, url: &str, commit: bool) -> Result<(), Box
             let mut tx = connection.begin().await?;
             sqlx::query("insert into orders (customer) values (?)").bind("ada").execute(&mut *tx).await?;
             pond.within(&mut tx).send(&MAIL, ["ada".to_owned().dedup_key("order:1")]).await?;
+            pond.within(&mut tx).send(&MAIL, ["the shop".to_owned()]).await?;
             if commit { tx.commit().await? } else { tx.rollback().await? }
         }
         Some("postgres") => {
@@ -28,6 +29,7 @@ pub async fn place_order(pond: &Pond, url: &str, commit: bool) -> Result<(), Box
             let mut tx = connection.begin().await?;
             sqlx::query("insert into orders (customer) values ($1)").bind("ada").execute(&mut *tx).await?;
             pond.within(&mut tx).send(&MAIL, ["ada".to_owned().dedup_key("order:1")]).await?;
+            pond.within(&mut tx).send(&MAIL, ["the shop".to_owned()]).await?;
             if commit { tx.commit().await? } else { tx.rollback().await? }
         }
         _ => {
@@ -36,6 +38,7 @@ pub async fn place_order(pond: &Pond, url: &str, commit: bool) -> Result<(), Box
             let mut tx = connection.begin().await?;
             sqlx::query("insert into orders (customer) values (?)").bind("ada").execute(&mut *tx).await?;
             pond.within(&mut tx).send(&MAIL, ["ada".to_owned().dedup_key("order:1")]).await?;
+            pond.within(&mut tx).send(&MAIL, ["the shop".to_owned()]).await?;
             if commit { tx.commit().await? } else { tx.rollback().await? }
         }
     }

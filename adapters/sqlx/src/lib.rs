@@ -38,6 +38,10 @@ macro_rules! adapter {
                 $dialect
             }
 
+            fn is_surely_open(&mut self) -> bool {
+                sqlx::Connection::is_in_transaction(self)
+            }
+
             fn run<'a>(&'a mut self, statement: &'a Statement) -> BoxFuture<'a, Result<Vec<Row>, Refused>> {
                 use sqlx::Row as _;
                 let no_transaction: fn(&Self) -> Option<Refused> = $no_transaction;
@@ -75,6 +79,10 @@ macro_rules! adapter {
         impl UserTx<Sqlx> for sqlx::Transaction<'_, $database> {
             fn dialect(&self) -> Dialect {
                 $dialect
+            }
+
+            fn is_surely_open(&mut self) -> bool {
+                true
             }
 
             fn run<'a>(&'a mut self, statement: &'a Statement) -> BoxFuture<'a, Result<Vec<Row>, Refused>> {

@@ -37,6 +37,8 @@ enum Against {
     FastestPeer,
     /// PGMQ.
     BareTable,
+    /// Another figure of ours.
+    Ourselves,
     /// Nobody: the figure itself.
     Nobody,
 }
@@ -81,18 +83,22 @@ const HIGHEST: Against = Against::BestPeer(Best::Highest);
 const LOWEST: Against = Against::BestPeer(Best::Lowest);
 const FASTEST: Against = Against::FastestPeer;
 const BARE: Against = Against::BareTable;
+const OURSELVES: Against = Against::Ourselves;
 const NOBODY: Against = Against::Nobody;
 
 const DRAIN: &str = "drain_per_second";
 const BATCH: &str = "batch_send_per_second";
 const SINGLE_64: &str = "single_send_64_per_second";
+const TX_SEND: &str = "tx_send_64_per_second";
+const TX_CPU: &str = "tx_send_64_server_cpu_us";
+const TX_BARE_CPU: &str = "tx_bare_64_server_cpu_us";
 const WAL: &str = "drain_wal_bytes";
 const CALL_P50: &str = "pickup_from_call_p50_ms";
 const LIFE_WAL: &str = "whole_life_wal_bytes";
 const LIFE_CPU: &str = "whole_life_server_cpu_us";
 
 #[rustfmt::skip]
-const RATIOS: [Ratio; 23] = [
+const RATIOS: [Ratio; 25] = [
     Ratio("drain_vs_best_peer", DRAIN, DRAIN, HIGHEST, Bound::AtLeast(4.0)),
     Ratio("drain_vs_pgmq", DRAIN, DRAIN, BARE, Bound::AtLeast(2.5)),
     Ratio("default_drain_vs_best_peer", "default_drain_per_second", DRAIN, HIGHEST, Bound::AtLeast(1.0)),
@@ -102,6 +108,8 @@ const RATIOS: [Ratio; 23] = [
     Ratio("batch_send_vs_best_peer", BATCH, BATCH, HIGHEST, Bound::AtLeast(1.5)),
     Ratio("batch_send_vs_pgmq", BATCH, BATCH, BARE, Bound::AtLeast(0.7)),
     Ratio("single_send_64_vs_best_peer", SINGLE_64, SINGLE_64, HIGHEST, Bound::AtLeast(4.0)),
+    Ratio("tx_send_64_vs_best_peer", TX_SEND, TX_SEND, HIGHEST, Bound::AtLeast(1.0)),
+    Ratio("tx_send_cost_vs_bare", TX_CPU, TX_BARE_CPU, OURSELVES, Bound::AtMost(3.0)),
     Ratio("pickup_p50_ms", "pickup_p50_ms", "", NOBODY, Bound::AtMost(3.0)),
     Ratio("pickup_p99_ms", "pickup_p99_ms", "", NOBODY, Bound::AtMost(10.0)),
     Ratio("pickup_p50_vs_best_peer", "pickup_p50_ms", "pickup_p50_ms", LOWEST, Bound::AtMost(1.0)),
@@ -166,6 +174,7 @@ impl Figures {
             Against::Nobody => return Some(Made { name, value: ours, bound: *bound, against: None }),
             Against::BestPeer(best) => self.best_peer(theirs, *best)?,
             Against::FastestPeer => self.best_peer(DRAIN, Best::Highest)?,
+            Against::Ourselves => OURS,
             Against::BareTable => self.stores.iter().find(|(_, kind)| *kind == Kind::BareTable)?.0,
         };
         let value = ours / self.get(other, theirs)?;
@@ -247,6 +256,14 @@ mod tests {
     fn the_fastest_peer_is_the_one_that_drains_fastest() {
         check(&measured(), "wal_vs_fastest_peer", Some((0.01, Some("quick"))));
         check(&measured(), "wal_vs_least_peer", Some((0.25, Some("thrifty"))));
+    }
+
+    #[test]
+    fn a_cost_is_a_ratio_of_two_figures_of_ours() {
+        let mut figures = measured();
+        figures.add(OURS, TX_BARE_CPU, 50.0);
+        figures.add(OURS, TX_CPU, 75.0);
+        check(&figures, "tx_send_cost_vs_bare", Some((1.5, Some(OURS))));
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod idle;
 mod life;
 mod pickup;
 mod send;
+mod transactions;
 
 use millpond::postgres::tokio_postgres::{Client, NoTls, connect};
 use serde_json::Value;
@@ -33,7 +34,7 @@ const FILL_SECONDS_MAX: u64 = 1_000;
 const SETTLE_SECONDS_MAX: u64 = 20;
 
 /// The measurements of every round.
-pub(crate) const NAMES: [&str; 5] = ["send", "single", "drain", "default-drain", "life"];
+pub(crate) const NAMES: [&str; 6] = ["send", "single", "transactions", "drain", "default-drain", "life"];
 
 /// Those that are ratios of their own or have many samples, and take long: made in one round.
 pub(crate) const NAMES_ONCE: [&str; 3] = ["pickup", "held", "backlog"];
@@ -58,6 +59,7 @@ pub(crate) async fn measure(
         _ if name == "pickup" && place.kind() == Kind::BareTable => Ok(()),
         "send" => send::batches(&mut place, sizes, figures).await,
         "single" => send::singles(&mut place, sizes, figures).await,
+        "transactions" => transactions::transactions(&mut place, sizes, figures).await,
         "drain" => drain::best(&mut place, sizes, figures).await,
         "default-drain" => drain::default(&mut place, sizes, figures).await,
         "pickup" => pickup::pickup(&mut place, sizes, figures).await,

@@ -13,6 +13,8 @@ pub(crate) struct Sizes {
     pub(crate) ours_times: u64,
     /// Single sends of 64 tasks; of 8 and of 1 as many fewer.
     pub(crate) singles: u64,
+    /// Transactions on 64 connections; on 8 and on 1 as many fewer.
+    pub(crate) transactions: u64,
     /// How long a send or a drain may take before the rate is taken of what was done.
     pub(crate) seconds: u64,
     pub(crate) pickups: u64,
@@ -35,6 +37,7 @@ impl Sizes {
         messages: 50_000,
         ours_times: 6,
         singles: 6_400,
+        transactions: 21_000,
         seconds: 15,
         pickups: 100,
         held: 50_000,
@@ -49,6 +52,7 @@ impl Sizes {
         name: "full",
         messages: 200_000,
         singles: 32_000,
+        transactions: 105_000,
         seconds: 60,
         pickups: 400,
         held: 300_000,
@@ -65,6 +69,7 @@ impl Sizes {
         messages: 4_000,
         ours_times: 2,
         singles: 640,
+        transactions: 700,
         seconds: 3,
         pickups: 5,
         held: 4_000,

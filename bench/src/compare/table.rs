@@ -12,6 +12,10 @@ const NOT_MEASURED: &str = "–";
 /// How each figure is measured.
 const ABOUT: &str = "\
 - **batch_send**: 2 connections, 1,000 to a call. **single_send_N**: N tasks, one durable message to a call.
+- **tx_…_N**, transactional send: N connections, each with one transaction after the other that inserts an order and sends
+  one message about it; the server's cost per transaction is counted until every message may be worked on. **bare**: the
+  same transaction without the message. **send**: in the program's own transaction by the library (graphile_worker and
+  pgmq: by their function). Ours besides: **unit**, a unit of work, and **sql**, `millpond.send`.
 - **drain**: from the start of a worker until its handlers, which do nothing, have run and all is settled; or what was
   handled when the time was over. At the best settings; **default_drain** at those of one who sets nothing.
 - **server_cpu_us**: user and system time of all processes of the server, per message. **wal_bytes**: of its log, per

@@ -29,7 +29,7 @@ const SPENT: [About; 3] = [
     ("_redo_bytes", "bytes", "redo log of the server for that, per message"),
 ];
 
-const SQLITE: [About; 21] = [
+const SQLITE: [About; 25] = [
     (
         "insert_floor_per_second",
         "messages/s",
@@ -48,6 +48,18 @@ const SQLITE: [About; 21] = [
         "64 tasks that each send one message at a time, each durable: group commit",
     ),
     ("group_commit_gain", "ratio", "the two above, round by round"),
+    (
+        "tx_bare_per_second",
+        "transactions/s",
+        "an order in a transaction of rusqlite, one connection, one transaction after the other",
+    ),
+    (
+        "tx_send_per_second",
+        "transactions/s",
+        "the same with a message about it in each, by `pond.within`; the store moves it meanwhile, with writes of its own",
+    ),
+    ("tx_unit_per_second", "transactions/s", "an order and a message about it in a unit of work"),
+    ("tx_send_vs_bare", "ratio", "with a message against without, round by round"),
     (
         "claim_delete_floor_per_second",
         "messages/s",
@@ -124,7 +136,28 @@ const SERVER: [About; 11] = [
 const POSTGRES: [About; 1] =
     [("single_floor_8_per_second", "messages/s", "floor: one insert per durable commit, eight connections")];
 
-const MARIADB: [About; 5] = [
+const MARIADB: [About; 9] = [
+    (
+        "tx_bare_64_per_second",
+        "transactions/s",
+        "an order in a transaction of mysql_async, 64 connections, one transaction of each after the other",
+    ),
+    (
+        "tx_send_64_per_second",
+        "transactions/s",
+        "the same with a message about it in each, by `pond.within`; until every message may be worked on, for what the \
+         server spends",
+    ),
+    (
+        "tx_unit_64_per_second",
+        "transactions/s",
+        "an order and a message about it in a unit of work, 64 at once",
+    ),
+    (
+        "tx_send_cost_vs_bare",
+        "ratio",
+        "processor time of the server with a message against without, round by round",
+    ),
     (
         "one_insert_per_commit_per_second",
         "messages/s",

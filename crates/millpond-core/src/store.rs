@@ -315,6 +315,10 @@ pub trait EffectTx: Send {
     fn queue(&mut self, name: String) -> BoxFuture<'_, Result<Option<Queue>>>;
 
     /// Stores messages that exist exactly if the transaction commits.
+    ///
+    /// # Errors
+    ///
+    /// After any of them the transaction is not to be committed: some of the messages may be in it.
     fn send<'a>(
         &'a mut self,
         queue: &'a Queue,
@@ -382,7 +386,8 @@ pub trait Outbox: Send + Sync {
     /// Opens a transaction that belongs to no job. When `limit` passes, it is rolled back.
     fn open(&self, limit: Duration) -> BoxFuture<'_, Result<Box<dyn EffectTx>>>;
 
-    /// Which of these messages, sent in transactions of others, are in the outbox now: their transactions were committed.
+    /// Which of these messages, sent in transactions of others, are in the outbox now or were moved from it: their
+    /// transactions were committed.
     fn arrived(&self, ids: Vec<MessageId>) -> BoxFuture<'_, Result<Vec<MessageId>>>;
 }
 

@@ -105,9 +105,13 @@ impl Dialect {
         "rollback to savepoint millpond_send"
     }
 
-    /// What ends the frame.
-    const fn end(self) -> &'static str {
-        "release savepoint millpond_send"
+    /// What ends the frame. In MySQL nothing: the next savepoint of that name takes its place, and the end of the
+    /// transaction ends it.
+    const fn end(self) -> Option<&'static str> {
+        match self {
+            Dialect::Sqlite | Dialect::Postgres => Some("release savepoint millpond_send"),
+            Dialect::Mysql => None,
+        }
     }
 }
 
@@ -188,6 +192,13 @@ pub trait UserTx<Of>: Send {
     /// The database that the transaction is in.
     fn dialect(&self) -> Dialect;
 
+    /// Whether the library, or the type by itself, says that a transaction is open: then no savepoint is needed to find
+    /// out, and a send of one statement goes without. In MySQL a statement of the user may have committed it, so there it
+    /// is never sure.
+    fn is_surely_open(&mut self) -> bool {
+        false
+    }
+
     /// Runs one statement in the transaction, and answers its rows; none unless it is a [`Shape::Question`].
     fn run<'a>(&'a mut self, statement: &'a Statement) -> BoxFuture<'a, Result<Vec<Row>, Refused>>;
 }
@@ -196,6 +207,11 @@ pub trait UserTx<Of>: Send {
 pub trait BlockingUserTx<Of> {
     /// See [`UserTx::dialect`].
     fn dialect(&self) -> Dialect;
+
+    /// See [`UserTx::is_surely_open`].
+    fn is_surely_open(&mut self) -> bool {
+        false
+    }
 
     /// See [`UserTx::run`].
     ///
@@ -275,7 +291,8 @@ pub fn find_queue_blocking<T: BlockingUserTx<Of> + ?Sized, Of>(
     store.found_queue(name, rows.map_err(|refused| refused.into_error(store.dialect(), &doing))?)
 }
 
-/// Writes checked messages into the user's transaction: all of them, or none and the transaction as it was.
+/// Writes checked messages into the user's transaction: all of them, or none and the transaction as it was. One statement
+/// needs no savepoint for that; but in Postgres one that the server refuses ends the transaction.
 ///
 /// # Errors
 ///
@@ -290,6 +307,13 @@ pub async fn send<T: UserTx<Of> + ?Sized, Of>(
 ) -> Result<Vec<Stored>> {
     let (dialect, doing) = (store.dialect(), sending(&queue.name));
     same_dialect(dialect, tx.dialect(), &doing)?;
+    if tx.is_surely_open()
+        && let Some(statement) = alone(store, queue.id, messages)
+    {
+        let ran = tx.run(&statement).await;
+        ran.map_err(|refused| refused.into_error(dialect, &doing))?;
+        return Ok(vec![Stored::New; messages.len()]);
+    }
     for word in dialect.frame() {
         let opened = tx.run(&Statement::word(*word)).await;
         opened.map_err(|refused| refused.into_error(dialect, &doing))?;
@@ -309,7 +333,8 @@ pub async fn send<T: UserTx<Of> + ?Sized, Of>(
     if sent.is_err() && tx.run(&Statement::word(dialect.undo())).await.is_err() {
         return sent;
     }
-    let ended = tx.run(&Statement::word(dialect.end())).await;
+    let Some(end) = dialect.end() else { return sent };
+    let ended = tx.run(&Statement::word(end)).await;
     ended.map_err(|refused| refused.into_error(dialect, &doing)).and(sent)
 }
 
@@ -326,6 +351,12 @@ pub fn send_blocking<T: BlockingUserTx<Of> + ?Sized, Of>(
 ) -> Result<Vec<Stored>> {
     let (dialect, doing) = (store.dialect(), sending(&queue.name));
     same_dialect(dialect, tx.dialect(), &doing)?;
+    if tx.is_surely_open()
+        && let Some(statement) = alone(store, queue.id, messages)
+    {
+        tx.run(&statement).map_err(|refused| refused.into_error(dialect, &doing))?;
+        return Ok(vec![Stored::New; messages.len()]);
+    }
     for word in dialect.frame() {
         tx.run(&Statement::word(*word)).map_err(|refused| refused.into_error(dialect, &doing))?;
     }
@@ -343,7 +374,19 @@ pub fn send_blocking<T: BlockingUserTx<Of> + ?Sized, Of>(
     if sent.is_err() && tx.run(&Statement::word(dialect.undo())).is_err() {
         return sent;
     }
-    tx.run(&Statement::word(dialect.end())).map_err(|refused| refused.into_error(dialect, &doing)).and(sent)
+    let Some(end) = dialect.end() else { return sent };
+    tx.run(&Statement::word(end)).map_err(|refused| refused.into_error(dialect, &doing)).and(sent)
+}
+
+/// The only statement of a send, if it has one: the database does it wholly or not at all, without a frame.
+fn alone(store: &dyn Within, queue: QueueId, messages: &[NewMessage]) -> Option<Statement> {
+    let is_one_page = PAGE_ROWS.contains(&messages.len());
+    let has_key = messages.iter().any(|message| message.dedup.is_some());
+    if !is_one_page || has_key || store.later_release().is_some() {
+        return None;
+    }
+    let mut statements = store.put(queue, &messages.iter().collect::<Vec<_>>());
+    if statements.len() == 1 { statements.pop() } else { None }
 }
 
 /// What [`adopt`] and [`commit`] were tried for.
@@ -705,11 +748,16 @@ mod tests {
         held: HashMap<String, (String, i64)>,
         /// The statement that fails, with its state.
         fails: Option<(&'static str, Option<&'static str>)>,
+        is_surely_open: bool,
     }
 
     impl BlockingUserTx<FakeDialect> for FakeTx {
         fn dialect(&self) -> Dialect {
             Dialect::Sqlite
+        }
+
+        fn is_surely_open(&mut self) -> bool {
+            self.is_surely_open
         }
 
         fn run(&mut self, statement: &Statement) -> Result<Vec<Row>, Refused> {
@@ -791,6 +839,24 @@ mod tests {
             assert_eq!(run(&mut tx, &[message(1, "b", None)]).unwrap_err().code(), code, "{state:?}");
             assert_eq!(tx.log, ["savepoint millpond_send", "put", "rollback to", "release"]);
         }
+    }
+
+    #[test]
+    fn one_statement_needs_no_frame_where_a_transaction_is_surely_open() {
+        let (plain, keyed) = (message(1, "b", None), message(2, "a", Some("k")));
+        let framed = ["savepoint millpond_send", "put", "release"];
+        let framed_with_key = ["savepoint millpond_send", "hold", "put", "release"];
+        for (is_surely_open, message, expected) in
+            [(true, &plain, &["put"][..]), (false, &plain, &framed[..]), (true, &keyed, &framed_with_key[..])]
+        {
+            let mut tx = FakeTx { is_surely_open, ..FakeTx::default() };
+            assert_eq!(run(&mut tx, std::slice::from_ref(message)).unwrap(), [Stored::New]);
+            assert_eq!(tx.log, expected);
+        }
+        let mut tx =
+            FakeTx { is_surely_open: true, fails: Some(("put", Some("MP001"))), ..FakeTx::default() };
+        run(&mut tx, &[plain]).unwrap_err();
+        assert_eq!(tx.log, ["put"]);
     }
 
     #[test]

@@ -717,12 +717,20 @@ impl Pond {
         let Some(found) = self.store().queue(name.to_owned()).await? else {
             return Err(self.unknown(name).await);
         };
-        let stored = Arc::new(found);
         self.hear_time().await;
+        Ok(self.remember(found))
+    }
+
+    /// The store has said what a queue is, here or in somebody's transaction: the next send need not ask.
+    pub(crate) fn remember(&self, found: store::Queue) -> Arc<store::Queue> {
+        let stored = Arc::new(found);
         let mut queues = self.inner.queues.write().unwrap_or_else(PoisonError::into_inner);
         let known = Known { queue: Arc::clone(&stored), declared: None };
-        queues.entry(name.to_owned()).and_modify(|known| known.queue = Arc::clone(&stored)).or_insert(known);
-        Ok(stored)
+        queues
+            .entry(stored.name.clone())
+            .and_modify(|known| known.queue = Arc::clone(&stored))
+            .or_insert(known);
+        stored
     }
 
     /// The error for a queue that is not declared, with the nearest name that is.

@@ -158,8 +158,8 @@ impl UnitOfWork {
             return Ok(met);
         }
         self.settle_frames().await?;
-        let found = self.tx.queue(name.to_owned()).await?.map(Arc::new);
-        found.ok_or_else(|| undeclared(name))
+        let found = self.tx.queue(name.to_owned()).await?;
+        found.map(|found| self.pond.remember(found)).ok_or_else(|| undeclared(name))
     }
 
     /// Opens a frame within the transaction: what is done and sent through it can be undone alone.

@@ -1,5 +1,5 @@
-//! Messages that were sent in a transaction of a driver, whose commit nobody tells us of: they are looked for after 1, 2, 4,
-//! 8 … ms, up to the sweep. Without it a poll finds them, later.
+//! Messages that were sent in a transaction of a driver, whose commit nobody tells us of: they are looked for at distances
+//! that grow with the age of the send, up to the sweep. Without it a poll finds them, later.
 
 use std::time::Duration;
 
@@ -9,11 +9,21 @@ use tokio::time::Instant;
 /// Ids that are remembered at once. Beyond them polling finds the messages.
 pub(crate) const IDS_MAX: usize = 10_000;
 
-/// The first wait; each is twice the one before.
-const FIRST_WAIT: Duration = Duration::from_millis(1);
+/// Nobody waits less for the next look.
+const WAIT_MIN: Duration = Duration::from_millis(1);
 
-/// Looks in all: the last is after 16 s, when the sweep finds what is left.
-const LOOKS: u32 = 15;
+/// The distance that a commit may have to wait for a look, as long as the transaction is not a long one.
+const WAIT_SHORT: Duration = Duration::from_millis(8);
+
+/// How long a send is looked for; then the sweep finds what is left.
+const LOOKED_FOR: Duration = Duration::from_secs(16);
+
+/// How long after a look the next one follows: a quarter of the age of the send, but not more than [`WAIT_SHORT`], and of
+/// an old one a sixteenth. So most transactions are found within a few milliseconds of their commit, and one that was
+/// rolled back costs about a hundred looks, which it shares with all others.
+fn wait(age: Duration) -> Duration {
+    (age / 4).clamp(WAIT_MIN, WAIT_SHORT).max(age / 16)
+}
 
 /// Sends whose commit is waited for.
 #[derive(Debug, Default)]
@@ -27,14 +37,8 @@ pub(crate) struct Watch {
 struct Awaited {
     ids: Vec<MessageId>,
     since: Instant,
-    looks: u32,
-}
-
-impl Awaited {
     /// When it is looked for next.
-    fn next(&self) -> Instant {
-        self.since + FIRST_WAIT * (1 << self.looks)
-    }
+    next: Instant,
 }
 
 impl Watch {
@@ -43,14 +47,14 @@ impl Watch {
         let remembered: usize = self.sends.iter().map(|awaited| awaited.ids.len()).sum();
         let has_room = remembered + ids.len() <= IDS_MAX;
         if has_room {
-            self.sends.push(Awaited { ids, since: now, looks: 0 });
+            self.sends.push(Awaited { ids, since: now, next: now + WAIT_MIN });
         }
         has_room
     }
 
     /// When to look next; `None`: nothing is waited for.
     pub(crate) fn next(&self) -> Option<Instant> {
-        self.sends.iter().map(Awaited::next).min()
+        self.sends.iter().map(|awaited| awaited.next).min()
     }
 
     /// One id of each send that is to be looked for now: the messages of one send are there together or not at all. What
@@ -58,12 +62,13 @@ impl Watch {
     pub(crate) fn due(&mut self, now: Instant) -> Vec<MessageId> {
         let mut due = Vec::new();
         self.sends.retain_mut(|awaited| {
-            if now < awaited.next() {
+            if now < awaited.next {
                 return true;
             }
             due.extend(awaited.ids.first());
-            awaited.looks += 1;
-            awaited.looks < LOOKS
+            let age = now - awaited.since;
+            awaited.next = now + wait(age);
+            age < LOOKED_FOR
         });
         due
     }
@@ -82,19 +87,37 @@ mod tests {
         MessageId(uuid::Uuid::from_u128(number))
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_send_is_looked_for_at_growing_distances_and_then_forgotten() {
+    /// The ages at which one send is looked for.
+    fn looks() -> Vec<Duration> {
         let start = Instant::now();
         let mut watch = Watch::default();
         watch.add(vec![id(1), id(2)], start);
-        let mut waits = Vec::new();
+        let mut looks = Vec::new();
         while let Some(next) = watch.next() {
             assert!(watch.due(next - Duration::from_micros(1)).is_empty());
             assert_eq!(watch.due(next), [id(1)]);
-            waits.push((next - start).as_millis());
+            looks.push(next - start);
         }
-        assert_eq!(waits[..5], [1, 2, 4, 8, 16]);
-        assert_eq!(waits.last(), Some(&16_384));
+        looks
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_send_is_looked_for_at_growing_distances_and_then_forgotten() {
+        let looks = looks();
+        assert_eq!(looks[..4], [1, 2, 3, 4].map(Duration::from_millis));
+        let last = *looks.last().unwrap();
+        assert!(LOOKED_FOR <= last && last < LOOKED_FOR * 17 / 16, "{last:?}");
+        assert!((90..120).contains(&looks.len()), "{}", looks.len());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_commit_waits_for_a_look_by_the_length_of_its_transaction() {
+        let looks = looks();
+        let waits = looks.windows(2).map(|pair| (pair[0], pair[1] - pair[0]));
+        for (age, wait) in waits {
+            let most = if age <= Duration::from_millis(128) { WAIT_SHORT } else { age / 16 };
+            assert!(wait <= most, "{wait:?} at {age:?}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

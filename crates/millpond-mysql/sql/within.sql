@@ -34,3 +34,9 @@ on duplicate key update message_id = values(message_id);
 -- What was committed last, whatever the transaction's snapshot is. Served by the primary key.
 select cast(checksum as signed) as number, lower(hex(message_id)) as word from millpond_dedup
 where queue_id = $1 and dedup_key = $2 for update;
+
+-- name: within_arrived
+-- A relay of any node may have moved them already. Served by outbox_message, and log_message.
+select message_id from millpond_outbox where message_id in ($1) and subscription_id = 0
+union all
+select message_id from millpond_log_returned where message_id in ($1);

@@ -64,7 +64,7 @@ impl Outbox for MysqlStore {
         let doing = "look for messages of a transaction";
         self.main.call(doing, Lost::AskAgain, async move |connection: &mut Connection| {
             let ids = List(ids.iter().map(|id| id.0).collect());
-            let rows = connection.rows("outbox_known", &[&ids]).await?;
+            let rows = connection.rows("within_arrived", &[&ids]).await?;
             Ok(rows.iter().map(|row| MessageId(row.get(0))).collect())
         })
     }

@@ -83,23 +83,6 @@ impl MysqlTx {
         self.lent.as_ref().expect("it is there until the commit").peek()
     }
 
-    async fn send_all(&mut self, queue: &Queue, messages: &[NewMessage]) -> Tried<Vec<Stored>> {
-        let connection = self.connection();
-        // All of the messages or none: the handler may go on after a refusal, and then nothing of it may be left, least
-        // of all a dedup key that stands for a message that was never stored.
-        connection.step("savepoint millpond_send").await?;
-        let sent = append_within(connection, queue.id, messages, Path::Outbox, &BTreeMap::new()).await;
-        if sent.as_ref().is_err_and(Fault::is_deadlock) {
-            // The whole transaction is gone, and the savepoint with it.
-            return sent;
-        }
-        if sent.is_err() {
-            connection.step("rollback to savepoint millpond_send").await?;
-        }
-        connection.step("release savepoint millpond_send").await?;
-        sent
-    }
-
     async fn commit_held(&mut self) -> Tried<()> {
         let lent = self.lent.take().expect("a transaction is committed once");
         let connection = lent.peek();
@@ -227,7 +210,11 @@ impl EffectTx for MysqlTx {
         queue: &'a Queue,
         messages: Vec<NewMessage>,
     ) -> BoxFuture<'a, Result<Vec<Stored>>> {
-        Box::pin(async move { self.send_all(queue, &messages).await.map_err(|fault| over(fault, SEND)) })
+        Box::pin(async move {
+            let to_log = BTreeMap::new();
+            let sent = append_within(self.connection(), queue.id, &messages, Path::Outbox, &to_log).await;
+            sent.map_err(|fault| over(fault, SEND))
+        })
     }
 
     fn frame(&mut self, frame: Frame) -> BoxFuture<'_, Result<()>> {

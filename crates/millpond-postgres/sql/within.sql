@@ -27,5 +27,7 @@ from millpond.outbox_put(
 where (select millpond.still_ours(:known));
 
 -- name: within_arrived
--- Served by the unique (message_id, subscription_id).
-select o.message_id from millpond.outbox o where o.message_id = any ($1) and o.subscription_id = 0;
+-- A relay of any node may have moved them already. Served by the unique (message_id, subscription_id), and log_message.
+select o.message_id from millpond.outbox o where o.message_id = any ($1) and o.subscription_id = 0
+union all
+select l.message_id from millpond.log l where l.message_id = any ($1) and l.via_outbox;

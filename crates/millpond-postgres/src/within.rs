@@ -142,6 +142,10 @@ impl UserTx<Driver> for Transaction<'_> {
         Dialect::Postgres
     }
 
+    fn is_surely_open(&mut self) -> bool {
+        true
+    }
+
     fn run<'a>(
         &'a mut self,
         statement: &'a Statement,

@@ -8,8 +8,9 @@ use millpond_core::capability::Capabilities;
 use millpond_core::error::{Code, Error, Result};
 use millpond_core::message::MessageId;
 use millpond_core::store::{BoxFuture, Clock, EffectTx, Store};
+use millpond_core::within::{Dialect, Refused, Row, Statement, UserTx};
 use millpond_postgres::tokio_postgres::{Client, NoTls};
-use millpond_postgres::{Options, PostgresStore, PostgresTx};
+use millpond_postgres::{Driver, Options, PostgresStore, PostgresTx};
 use millpond_testkit::bench::{DriverTx, Effects, Item, Pond, Provider, Queue, Sent, UnitOfWork};
 use millpond_testkit::servers::pgbouncer::Pgbouncer;
 use millpond_testkit::servers::postgres::{Postgres, fresh_schema};
@@ -84,7 +85,9 @@ impl Provider for Schema {
             }
             client
         });
-        Some(Box::new(Transaction(client)))
+        // Once as a type of which that is known, and once as one that must be asked.
+        let is_surely_open = open && self.through == Postgres::shared().url();
+        Some(Box::new(Transaction { client, is_surely_open }))
     }
 
     fn effects(&self) -> Option<Arc<dyn Effects>> {
@@ -161,7 +164,27 @@ impl Effects for EffectTable {
     }
 }
 
-struct Transaction(Client);
+struct Transaction {
+    client: Client,
+    is_surely_open: bool,
+}
+
+impl UserTx<Transaction> for Transaction {
+    fn dialect(&self) -> Dialect {
+        Dialect::Postgres
+    }
+
+    fn is_surely_open(&mut self) -> bool {
+        self.is_surely_open
+    }
+
+    fn run<'a>(
+        &'a mut self,
+        statement: &'a Statement,
+    ) -> BoxFuture<'a, std::result::Result<Vec<Row>, Refused>> {
+        <Client as UserTx<Driver>>::run(&mut self.client, statement)
+    }
+}
 
 impl DriverTx for Transaction {
     fn send<'a>(
@@ -170,18 +193,18 @@ impl DriverTx for Transaction {
         queue: &'a Queue<u32>,
         items: Vec<Item<u32>>,
     ) -> BoxFuture<'a, Result<Sent>> {
-        Box::pin(pond.within(&mut self.0).send(queue, items))
+        Box::pin(pond.within(self).send(queue, items))
     }
 
     fn end(self: Box<Self>, commit: bool) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             let end = if commit { "commit" } else { "rollback" };
-            self.0.batch_execute(end).await.expect("it ends");
+            self.client.batch_execute(end).await.expect("it ends");
         })
     }
 
     fn adopt<'p>(self: Box<Self>, pond: &'p Pond) -> BoxFuture<'p, Result<UnitOfWork>> {
-        Box::pin(UnitOfWork::adopt(pond, self.0))
+        Box::pin(UnitOfWork::adopt(pond, self.client))
     }
 }
 

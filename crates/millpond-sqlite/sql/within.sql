@@ -25,5 +25,8 @@ where expires_at <= ?6;
 select checksum as number, lower(hex(message_id)) as word from millpond_dedup where queue_id = ?1 and dedup_key = ?2;
 
 -- name: within_arrived
--- Served by the unique (message_id, subscription_id).
-select 1 from millpond_outbox where message_id = ?1 and subscription_id = 0;
+-- A relay of any node may have moved it already. Served by the unique (message_id, subscription_id), and
+-- millpond_log_message.
+select 1 from millpond_outbox where message_id = ?1 and subscription_id = 0
+union all
+select 1 from millpond_log where message_id = ?1 and via_outbox = 1;

@@ -16,7 +16,7 @@ pub const TASKS: &[(&str, &str)] = &[
     ("services", "which programs the tests lack; `services install` gets their Debian packages"),
     (
         "adapters",
-        "formats, lints and tests the adapters for other database libraries, a workspace of their own",
+        "formats, lints and tests the adapters for other database libraries; `--measure`: from commit to handler",
     ),
     ("examples", "installs what the programs in examples/sql/ need, and runs them"),
     ("reference", "writes the pages that come from the program itself: docs/reference/, docs/man/"),

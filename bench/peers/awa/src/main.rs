@@ -6,9 +6,11 @@ use std::time::Duration;
 use awa::awa_model::insert::params_with;
 use awa::awa_model::{QueueStorage, QueueStorageConfig, migrations};
 use awa::{Client, InsertOpts, InsertParams, JobArgs, JobResult, QueueConfig};
-use peer::{About, Handled, Mail, Outcome, Queue, Settings};
+use peer::{About, Handled, Mail, ORDER, Outcome, Queue, Settings, Way};
 use serde::{Deserialize, Serialize};
-use sqlx::postgres::{PgPool, PgPoolOptions};
+use sqlx::Acquire;
+use sqlx::pool::PoolConnection;
+use sqlx::postgres::{PgPool, PgPoolOptions, Postgres};
 use tokio::sync::Mutex;
 
 const QUEUE: &str = "mail";
@@ -56,6 +58,8 @@ impl Awa {
 }
 
 impl Queue for Awa {
+    type Session = PoolConnection<Postgres>;
+
     fn about() -> About {
         About {
             name: "awa",
@@ -63,6 +67,7 @@ impl Queue for Awa {
             best: "500 workers, a poll each 50 ms, no deadline of a job, 20 connections",
             default: "50 workers, a poll each 200 ms, 20 connections",
             small: "50 workers, a poll each 50 ms, no deadline of a job, 20 connections",
+            transactions: &[Way::Bare, Way::Send],
         }
     }
 
@@ -88,6 +93,20 @@ impl Queue for Awa {
 
     async fn send_one(&self, mail: Mail) -> Outcome<()> {
         awa::insert_with(&self.senders, &Args { mail }, options()).await?;
+        Ok(())
+    }
+
+    async fn session(&self) -> Outcome<Self::Session> {
+        Ok(self.senders.acquire().await?)
+    }
+
+    async fn transact(&self, session: &mut Self::Session, way: Way, mail: Mail) -> Outcome<()> {
+        let mut tx = session.begin().await?;
+        sqlx::query(ORDER).bind(&mail.to).bind(mail.id.cast_signed()).execute(&mut *tx).await?;
+        if way != Way::Bare {
+            awa::insert_with(&mut *tx, &Args { mail }, options()).await?;
+        }
+        tx.commit().await?;
         Ok(())
     }
 

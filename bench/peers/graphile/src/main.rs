@@ -6,13 +6,17 @@ use std::time::Duration;
 use graphile_worker::{
     IntoTaskHandlerResult, JobSpec, LocalQueueConfig, TaskHandler, WorkerContext, WorkerOptions, WorkerUtils,
 };
-use peer::{About, Handled, Mail, Outcome, Queue, Settings};
+use peer::{About, Handled, Mail, ORDER, Outcome, Queue, Settings, Way};
 use serde::{Deserialize, Serialize};
-use sqlx::postgres::{PgPool, PgPoolOptions};
+use sqlx::Acquire;
+use sqlx::pool::PoolConnection;
+use sqlx::postgres::{PgPool, PgPoolOptions, Postgres};
 use tokio::sync::{Mutex, oneshot};
 use tokio::task::JoinHandle;
 
 const SCHEMA: &str = "graphile_worker";
+
+const ADD_JOB: &str = "select graphile_worker.add_job('mail', $1::text::json)";
 
 /// What its own builder uses.
 const CONNECTIONS: u32 = 20;
@@ -48,6 +52,7 @@ struct Running {
 
 struct Graphile {
     pool: PgPool,
+    senders: PgPool,
     utils: WorkerUtils,
     running: Mutex<Option<Running>>,
 }
@@ -61,6 +66,8 @@ impl Graphile {
 }
 
 impl Queue for Graphile {
+    type Session = PoolConnection<Postgres>;
+
     fn about() -> About {
         About {
             name: "graphile_worker",
@@ -68,13 +75,15 @@ impl Queue for Graphile {
             best: "50 handlers, local queue of 1,000, completions in batches of 5 ms, 20 connections",
             default: "as many handlers as cores, 20 connections, a poll each second",
             small: "50 handlers, local queue of 50, completions in batches of 5 ms, 20 connections",
+            transactions: &[Way::Bare, Way::Send],
         }
     }
 
     async fn open(url: &str) -> Outcome<Self> {
         let pool = PgPoolOptions::new().max_connections(CONNECTIONS).connect(url).await?;
         let senders = PgPoolOptions::new().max_connections(SENDERS).connect(url).await?;
-        Ok(Self { pool, utils: WorkerUtils::new(senders, SCHEMA), running: Mutex::new(None) })
+        let utils = WorkerUtils::new(senders.clone(), SCHEMA);
+        Ok(Self { pool, senders, utils, running: Mutex::new(None) })
     }
 
     async fn prepare(&self) -> Outcome<()> {
@@ -87,6 +96,21 @@ impl Queue for Graphile {
 
     async fn send_one(&self, mail: Mail) -> Outcome<()> {
         self.utils.add_job(Task(mail), JobSpec::default()).await?;
+        Ok(())
+    }
+
+    async fn session(&self) -> Outcome<Self::Session> {
+        Ok(self.senders.acquire().await?)
+    }
+
+    async fn transact(&self, session: &mut Self::Session, way: Way, mail: Mail) -> Outcome<()> {
+        let mut tx = session.begin().await?;
+        sqlx::query(ORDER).bind(&mail.to).bind(mail.id.cast_signed()).execute(&mut *tx).await?;
+        if way != Way::Bare {
+            // Its crate sends on connections of its own only; in a transaction it is its function.
+            sqlx::query(ADD_JOB).bind(serde_json::to_string(&mail)?).execute(&mut *tx).await?;
+        }
+        tx.commit().await?;
         Ok(())
     }
 

@@ -3,9 +3,12 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use millpond::postgres::PostgresUnit;
+use millpond::postgres::tokio_postgres::types::{ToSql, Type};
+use millpond::postgres::tokio_postgres::{Client, NoTls, Statement, connect};
 use millpond::{ItemOptions, Job, Pond, Verdict, Worker};
-use peer::{About, Failure, Handled, Mail, Outcome, Settings};
-use tokio::sync::{Mutex, watch};
+use peer::{About, Failure, Handled, Mail, ORDER, Outcome, Settings, Way};
+use tokio::sync::{Mutex, OnceCell, watch};
 use tokio::task::JoinSet;
 
 const MAIL: millpond::Queue<Mail> = millpond::Queue::new("mail");
@@ -29,9 +32,36 @@ const SHORT: Duration = Duration::from_secs(1);
 const DUTY_LOOK_EVERY: Duration = Duration::from_secs(2);
 const DUTY_LOOKS_MAX: usize = 60;
 
+/// Rows that the relay moves at once, as a node asks for them.
+const RELAY_ROWS: usize = 500;
+
+/// Units of work that are open at once, each on a connection of the store, and what else the store does meanwhile.
+const CONNECTIONS: usize = 64 + 8;
+
+const SEND: &str = "select millpond.send('mail', $1::bytea)";
+
+/// A connection of the program's own.
+struct Session {
+    client: Client,
+    order: Statement,
+    /// Prepared when it is first needed: bare transactions need no store.
+    send: Option<Statement>,
+}
+
 struct Ours {
+    url: String,
     pond: Pond,
+    /// With a connection for each unit of work; everything else is measured with as many as come by themselves.
+    roomy: OnceCell<Pond>,
     running: Mutex<Option<(watch::Sender<bool>, JoinSet<millpond::Result<()>>)>>,
+}
+
+impl Ours {
+    async fn open_roomy(&self) -> millpond::Result<Pond> {
+        let pond = Pond::open(&format!("{}?connections={CONNECTIONS}", self.url)).await?;
+        pond.declare(&MAIL).await?;
+        Ok(pond)
+    }
 }
 
 async fn handler(job: Job<Mail>, handled: Handled) -> Verdict {
@@ -42,6 +72,8 @@ async fn handler(job: Job<Mail>, handled: Handled) -> Verdict {
 }
 
 impl peer::Queue for Ours {
+    type Session = Session;
+
     fn about() -> About {
         About {
             name: "Millpond",
@@ -49,11 +81,13 @@ impl peer::Queue for Ours {
             best: "1 worker, 100 handlers; everything else as it comes",
             default: "1 worker, 10 handlers: nothing is set",
             small: "50 workers of 1 handler each",
+            transactions: &[Way::Bare, Way::Send, Way::Unit, Way::Sql],
         }
     }
 
     async fn open(url: &str) -> Outcome<Self> {
-        Ok(Self { pond: Pond::open(url).await?, running: Mutex::new(None) })
+        let pond = Pond::open(url).await?;
+        Ok(Self { url: url.to_owned(), pond, roomy: OnceCell::new(), running: Mutex::new(None) })
     }
 
     async fn prepare(&self) -> Outcome<()> {
@@ -68,6 +102,46 @@ impl peer::Queue for Ours {
 
     async fn send_one(&self, mail: Mail) -> Outcome<()> {
         self.pond.send(&MAIL, [mail]).await?;
+        Ok(())
+    }
+
+    async fn session(&self) -> Outcome<Session> {
+        let (client, connection) = connect(&self.url, NoTls).await?;
+        tokio::spawn(connection);
+        let order = client.prepare(ORDER).await?;
+        Ok(Session { client, order, send: None })
+    }
+
+    async fn transact(&self, session: &mut Session, way: Way, mail: Mail) -> Outcome<()> {
+        let total = mail.id.cast_signed();
+        if way == Way::Unit {
+            let mut unit = self.roomy.get_or_try_init(|| self.open_roomy()).await?.begin().await?;
+            let order: [(&(dyn ToSql + Sync), Type); 2] = [(&mail.to, Type::TEXT), (&total, Type::INT8)];
+            unit.postgres().await?.execute_typed(ORDER, &order).await?;
+            unit.send(&MAIL, [mail]).await?;
+            unit.commit().await?;
+            return Ok(());
+        }
+        let Session { client, order, send } = session;
+        if way == Way::Sql && send.is_none() {
+            *send = Some(client.prepare(SEND).await?);
+        }
+        let mut tx = client.transaction().await?;
+        tx.execute(&*order, &[&mail.to, &total]).await?;
+        match send {
+            _ if way == Way::Bare => {}
+            Some(send) if way == Way::Sql => {
+                drop(tx.query_one(&*send, &[&serde_json::to_vec(&mail)?]).await?)
+            }
+            _ => drop(self.pond.within(&mut tx).send(&MAIL, [mail]).await?),
+        }
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// What a node does that hears of nothing, as with plain SQL.
+    async fn ready(&self) -> Outcome<()> {
+        while self.pond.store().relay(RELAY_ROWS).await?.moved != 0 {}
         Ok(())
     }
 

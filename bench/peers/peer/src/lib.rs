@@ -10,6 +10,8 @@
 //! | `prepare` | `{}`: the tables are there |
 //! | `send COUNT BATCH TASKS SECONDS` | `sent`, `seconds`; so many tasks, one call after the other each, until all are sent or the time is over; a batch of 1 is the call for one message |
 //! | `schedule COUNT` | `{}`: as many that are due in an hour |
+//! | `transact WAY COUNT TASKS SECONDS` | `done`, `seconds`; so many tasks, each on a connection of its own, one transaction after the other: an order, and a message about it sent in this way |
+//! | `ready` | `{}`: all that was committed may be worked on |
 //! | `send_one ID` | `at_us`: when the call returned |
 //! | `start SETTINGS RETRIES` | `{}`: a worker runs; of each hundred messages so many fail the first time |
 //! | `handled COUNT SECONDS` | `handled`, `seconds` since the start, when so many ended well or the time is over |
@@ -49,7 +51,27 @@ pub struct About {
     pub default: &'static str,
     /// Fifty handlers that take few messages at a time.
     pub small: &'static str,
+    /// The ways to send in a transaction of the program's own, which `transact` takes.
+    pub transactions: &'static [Way],
 }
+
+/// How a message is sent in a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Way {
+    /// Not at all: what the transaction costs by itself.
+    Bare,
+    /// By the library, in a transaction that the program began with its own driver.
+    Send,
+    /// In a transaction that the library begins and commits.
+    Unit,
+    /// By a function of the database, in a transaction of the program's own.
+    Sql,
+}
+
+/// What every transaction writes besides; its values are the address and the number of the mail. The harness makes the
+/// table.
+pub const ORDER: &str = "insert into orders (customer, total) values ($1, $2)";
 
 /// How a worker is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +89,9 @@ pub trait Queue: Sized + Send + Sync + 'static {
     /// What it is.
     fn about() -> About;
 
+    /// A connection of the program's own, with what it has prepared.
+    type Session: Send + 'static;
+
     /// Connects to an empty database, or to one that was prepared before.
     fn open(url: &str) -> impl Future<Output = Outcome<Self>> + Send;
 
@@ -78,6 +103,22 @@ pub trait Queue: Sized + Send + Sync + 'static {
 
     /// Sends one by the call for one, durably.
     fn send_one(&self, mail: Mail) -> impl Future<Output = Outcome<()>> + Send;
+
+    /// A new connection of the program's own.
+    fn session(&self) -> impl Future<Output = Outcome<Self::Session>> + Send;
+
+    /// Writes an [`ORDER`] and sends the mail about it, in one transaction.
+    fn transact(
+        &self,
+        session: &mut Self::Session,
+        way: Way,
+        mail: Mail,
+    ) -> impl Future<Output = Outcome<()>> + Send;
+
+    /// Returns when everything that was committed may be worked on.
+    fn ready(&self) -> impl Future<Output = Outcome<()>> + Send {
+        async { Ok(()) }
+    }
 
     /// Sends all of them in one call, due in an hour.
     fn schedule(&self, mails: Vec<Mail>) -> impl Future<Output = Outcome<()>> + Send;

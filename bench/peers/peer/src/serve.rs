@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::handled::{Handled, micros};
-use crate::{Failure, Outcome, Queue, Settings, mail, mails};
+use crate::{Failure, Outcome, Queue, Settings, Way, mail, mails};
 
 /// How often it is looked whether enough is handled.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
@@ -64,8 +64,10 @@ async fn answer_all<Q: Queue>(url: &str) -> Outcome<()> {
     Ok(())
 }
 
-struct Program<Q> {
+struct Program<Q: Queue> {
     queue: Arc<Q>,
+    /// Open connections for transactions: they know their statements from the second call on.
+    sessions: Vec<Q::Session>,
     next: Arc<AtomicU64>,
     handled: Handled,
     started: Instant,
@@ -74,7 +76,7 @@ struct Program<Q> {
 impl<Q: Queue> Program<Q> {
     fn new(queue: Q) -> Self {
         let (next, handled) = (Arc::default(), Handled::default());
-        Self { queue: Arc::new(queue), next, handled, started: Instant::now() }
+        Self { queue: Arc::new(queue), sessions: Vec::new(), next, handled, started: Instant::now() }
     }
 
     async fn answer(&mut self, line: &str) -> Outcome<Value> {
@@ -85,6 +87,11 @@ impl<Q: Queue> Program<Q> {
                 let limit = Duration::from_secs(number(seconds)?);
                 self.send(number(count)?, number(batch)?, number(tasks)?, limit).await
             }
+            ["transact", way, count, tasks, seconds] => {
+                let limit = Duration::from_secs(number(seconds)?);
+                self.transact(way_named(way)?, number(count)?, number(tasks)?, limit).await
+            }
+            ["ready"] => self.queue.ready().await.map(|()| json!({})),
             ["schedule", count] => self.schedule(number(count)?).await,
             ["send_one", id] => {
                 self.queue.send_one(mail(number(id)?)).await?;
@@ -124,6 +131,35 @@ impl<Q: Queue> Program<Q> {
             sent += ended??;
         }
         Ok(json!({ "sent": sent, "seconds": started.elapsed().as_secs_f64() }))
+    }
+
+    async fn transact(&mut self, way: Way, count: u64, tasks: u64, limit: Duration) -> Outcome<Value> {
+        let mut sessions = std::mem::take(&mut self.sessions);
+        while (sessions.len() as u64) < tasks {
+            sessions.push(self.queue.session().await?);
+        }
+        self.sessions = sessions.split_off(usize::try_from(tasks)?);
+        let (started, calls) = (Instant::now(), Arc::new(AtomicU64::new(0)));
+        let mut running = JoinSet::new();
+        for mut session in sessions {
+            let (queue, next, calls) = (self.queue.clone(), self.next.clone(), calls.clone());
+            running.spawn(async move {
+                let mut done = 0;
+                while started.elapsed() < limit && calls.fetch_add(1, Ordering::Relaxed) < count {
+                    let mail = mail(next.fetch_add(1, Ordering::Relaxed));
+                    queue.transact(&mut session, way, mail).await?;
+                    done += 1;
+                }
+                Ok::<(u64, Q::Session), Failure>((done, session))
+            });
+        }
+        let mut all = 0;
+        while let Some(ended) = running.join_next().await {
+            let (done, session) = ended??;
+            all += done;
+            self.sessions.push(session);
+        }
+        Ok(json!({ "done": all, "seconds": started.elapsed().as_secs_f64() }))
     }
 
     async fn schedule(&self, count: u64) -> Outcome<Value> {
@@ -182,5 +218,15 @@ fn named(word: &str) -> Outcome<Settings> {
         "default" => Ok(Settings::Default),
         "small" => Ok(Settings::Small),
         _ => Err(format!("there are no settings `{word}`").into()),
+    }
+}
+
+fn way_named(word: &str) -> Outcome<Way> {
+    match word {
+        "bare" => Ok(Way::Bare),
+        "send" => Ok(Way::Send),
+        "unit" => Ok(Way::Unit),
+        "sql" => Ok(Way::Sql),
+        _ => Err(format!("there is no way `{word}`").into()),
     }
 }

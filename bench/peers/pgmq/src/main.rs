@@ -3,8 +3,10 @@
 
 use std::process::ExitCode;
 
-use peer::{About, Handled, Mail, Outcome, Queue, Settings};
-use sqlx::postgres::{PgPool, PgPoolOptions};
+use peer::{About, Handled, Mail, ORDER, Outcome, Queue, Settings, Way};
+use sqlx::Acquire;
+use sqlx::pool::PoolConnection;
+use sqlx::postgres::{PgPool, PgPoolOptions, Postgres};
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Duration, sleep};
@@ -60,6 +62,8 @@ async fn read_and_delete(
 }
 
 impl Queue for Pgmq {
+    type Session = PoolConnection<Postgres>;
+
     fn about() -> About {
         About {
             name: "PGMQ",
@@ -67,6 +71,7 @@ impl Queue for Pgmq {
             best: "2 loops, read 1,000 and delete 1,000, 2 connections",
             default: "none of its own: as the best",
             small: "50 loops, read 1 and delete 1, 50 connections",
+            transactions: &[Way::Bare, Way::Send],
         }
     }
 
@@ -88,6 +93,20 @@ impl Queue for Pgmq {
 
     async fn send_one(&self, mail: Mail) -> Outcome<()> {
         sqlx::query(SEND_ONE).bind(serde_json::to_string(&mail)?).execute(&self.pool).await?;
+        Ok(())
+    }
+
+    async fn session(&self) -> Outcome<Self::Session> {
+        Ok(self.pool.acquire().await?)
+    }
+
+    async fn transact(&self, session: &mut Self::Session, way: Way, mail: Mail) -> Outcome<()> {
+        let mut tx = session.begin().await?;
+        sqlx::query(ORDER).bind(&mail.to).bind(mail.id.cast_signed()).execute(&mut *tx).await?;
+        if way != Way::Bare {
+            sqlx::query(SEND_ONE).bind(serde_json::to_string(&mail)?).execute(&mut *tx).await?;
+        }
+        tx.commit().await?;
         Ok(())
     }
 

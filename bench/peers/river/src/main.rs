@@ -3,11 +3,12 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use peer::{About, Handled, Mail, Outcome, Queue, Settings};
+use peer::{About, Handled, Mail, ORDER, Outcome, Queue, Settings, Way};
 use riverqueue::jiff::{SignedDuration, Timestamp};
 use riverqueue::migrate::PostgresMigrator;
-use riverqueue::sqlx;
-use riverqueue::sqlx::postgres::{PgPool, PgPoolOptions};
+use riverqueue::sqlx::pool::PoolConnection;
+use riverqueue::sqlx::postgres::{PgPool, PgPoolOptions, Postgres};
+use riverqueue::sqlx::{self, Acquire};
 use riverqueue::{
     BoxError, Client, InsertManyItem, InsertOpts, Job, JobArgs, MaintenanceConfig, QueueConfig, Retention,
     RunHandle, WorkContext, WorkOutcome, Workers,
@@ -39,6 +40,7 @@ struct Args {
 
 struct River {
     pool: PgPool,
+    senders: PgPool,
     sender: Client,
     running: Mutex<Option<(Client, RunHandle)>>,
 }
@@ -53,6 +55,8 @@ impl River {
 }
 
 impl Queue for River {
+    type Session = PoolConnection<Postgres>;
+
     fn about() -> About {
         About {
             name: "riverqueue",
@@ -60,13 +64,15 @@ impl Queue for River {
             best: "500 workers, 1 ms cooldown, 10 connections",
             default: "100 workers (as its examples), 100 ms cooldown, 10 connections",
             small: "50 workers, 1 ms cooldown, 10 connections",
+            transactions: &[Way::Bare, Way::Send],
         }
     }
 
     async fn open(url: &str) -> Outcome<Self> {
         let pool = PgPoolOptions::new().max_connections(CONNECTIONS).connect(url).await?;
         let senders = PgPoolOptions::new().max_connections(SENDERS).connect(url).await?;
-        Ok(Self { pool, sender: Client::builder(senders).build()?, running: Mutex::new(None) })
+        let sender = Client::builder(senders.clone()).build()?;
+        Ok(Self { pool, senders, sender, running: Mutex::new(None) })
     }
 
     async fn prepare(&self) -> Outcome<()> {
@@ -81,6 +87,20 @@ impl Queue for River {
 
     async fn send_one(&self, mail: Mail) -> Outcome<()> {
         self.sender.insert(Args { mail }).await?;
+        Ok(())
+    }
+
+    async fn session(&self) -> Outcome<Self::Session> {
+        Ok(self.senders.acquire().await?)
+    }
+
+    async fn transact(&self, session: &mut Self::Session, way: Way, mail: Mail) -> Outcome<()> {
+        let mut tx = session.begin().await?;
+        sqlx::query(ORDER).bind(&mail.to).bind(mail.id.cast_signed()).execute(&mut *tx).await?;
+        if way != Way::Bare {
+            self.sender.insert(Args { mail }).tx(&mut tx).await?;
+        }
+        tx.commit().await?;
         Ok(())
     }
 

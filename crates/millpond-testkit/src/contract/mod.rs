@@ -109,6 +109,7 @@ macro_rules! contract {
                 a_queue_that_requires_a_transaction_is_refused_outside
                 a_scope_sends_all_or_nothing
                 a_drivers_transaction_delivers_what_it_commits
+                a_commit_is_known_of_after_its_messages_were_moved
                 a_drivers_transaction_keeps_every_option
                 without_a_transaction_nothing_is_written
                 open_transactions_wait_for_each_other_for_one_key_only

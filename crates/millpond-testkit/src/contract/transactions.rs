@@ -188,6 +188,24 @@ pub async fn a_drivers_transaction_delivers_what_it_commits(bench: &Bench) {
     assert_eq!((counts.sent, counts.scheduled), (102, 0));
 }
 
+/// A commit is known of whether or not a relay has moved its messages since: nobody looks for it any longer.
+pub async fn a_commit_is_known_of_after_its_messages_were_moved(bench: &Bench) {
+    let (queue, pond) = (bench.queue::<u32>(SETTINGS).await, &bench.node().pond);
+    let Some(mut tx) = bench.transaction(true) else { return };
+    let sent = tx.send(pond, &queue, vec![1.into()]).await.expect("it is written");
+    let id = sent.messages[0].id;
+    let arrived = async || pond.store().arrived(vec![id]).await.expect("it is answered");
+    assert!(arrived().await.is_empty(), "it is not committed");
+    tx.end(true).await;
+    assert_eq!(arrived().await, [id]);
+    bench
+        .eventually("it is ready", async || {
+            Some(bench.counts(&queue).await).filter(|counts| counts.ready == 1)
+        })
+        .await;
+    assert_eq!(arrived().await, [id], "it was moved");
+}
+
 /// Every option of an item arrives by a driver's transaction as by a send.
 pub async fn a_drivers_transaction_keeps_every_option(bench: &Bench) {
     let (queue, pond) = (bench.queue::<u32>(SETTINGS).await, &bench.node().pond);
