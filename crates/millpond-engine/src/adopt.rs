@@ -86,7 +86,7 @@ impl UnitOfWork {
         pond.trust_the_time().await;
         let mut tx = tx.adopt(Arc::clone(pond.store()));
         tx.begin().await?;
-        Ok(Self::new(tx, Open::Plain(pond.mark()), pond.clone()))
+        Ok(Self::new(tx, Open::Plain(Some(pond.mark())), pond.clone()))
     }
 
     /// The connection that was adopted, if it is of this type. Do not begin, commit or roll back through it.

@@ -8,11 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use millpond_core::buffer::{Admission, Buffer, TICK, Window};
-use millpond_core::error::{Error, ErrorKind, Result};
+use millpond_core::error::{Code, Error, ErrorKind, Result};
 use millpond_core::message::NewMessage;
 use millpond_core::reason::DropReason;
 use millpond_core::store;
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::counters::Counter;
@@ -33,6 +34,13 @@ pub(crate) struct Gathering {
     /// Applied to everything that is written together.
     pub(crate) dedup: Option<Dedup>,
 }
+
+/// How long the store may take to say what became of a flush. It finds that out by itself and goes on meanwhile, so who
+/// gives up earlier and repeats stores twice.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
+
+/// How often it is asked what became of a flush whose answer was lost.
+const ASKED_MAX: usize = 20;
 
 /// What waits in memory, by queue.
 #[derive(Debug, Default)]
@@ -160,9 +168,11 @@ impl Buffers {
                 landed.await;
                 continue;
             }
+            // In tasks of their own, together: whoever stops waiting for this stops no flush half-way.
+            let flights: Vec<_> = begun.into_iter().map(|flight| take_off(pond, flight)).collect();
             let mut failed = false;
-            for (queue, messages, dedup) in begun {
-                failed |= !fly(pond, queue, messages, dedup).await;
+            for flight in flights {
+                failed |= !flight.await.unwrap_or(false);
             }
             if failed {
                 tokio::time::sleep(patience.wait()).await;
@@ -203,11 +213,16 @@ async fn flush_until_empty(pond: Pond, epoch: Instant) {
         let next = u32::try_from(ticks + 1).map_or(epoch.elapsed() + TICK, |tick| TICK * tick);
         sleep_until(epoch + next).await;
         let Some(due) = pond.buffers().due(epoch.elapsed()) else { return };
-        for (queue, messages, dedup) in due {
-            let pond = pond.clone();
-            tokio::spawn(async move { fly(&pond, queue, messages, dedup).await });
+        for flight in due {
+            drop(take_off(&pond, flight));
         }
     }
+}
+
+/// Begins a flush that nobody has to wait for.
+fn take_off(pond: &Pond, (queue, messages, dedup): Flight) -> JoinHandle<bool> {
+    let pond = pond.clone();
+    tokio::spawn(async move { fly(&pond, queue, messages, dedup).await })
 }
 
 /// Writes messages together; what cannot be written goes back. Answers whether all were written, or refused for good.
@@ -247,6 +262,10 @@ async fn write(
         Err(error) => error,
     };
     let (name, count) = (&queue.name, messages.len());
+    if error.kind() == ErrorKind::Unknown && is_stored(pond, &messages).await {
+        tracing::warn!(queue = %name, messages = count, "a flush whose answer was lost had been stored");
+        return Vec::new();
+    }
     if is_away(&error) {
         tracing::warn!(queue = %name, messages = count, %error, cause = error.causes(), "cannot flush a buffer now; it is kept");
         return messages;
@@ -275,15 +294,29 @@ async fn write(
     left
 }
 
+/// Whether a flush whose answer was lost was stored: all of it was, or nothing. The store is asked until it says, within
+/// bounds; a flush that is repeated for nothing would be there twice.
+async fn is_stored(pond: &Pond, messages: &[NewMessage]) -> bool {
+    let Some(first) = messages.first() else { return true };
+    let mut patience = Patience::new();
+    for _ in 0..ASKED_MAX {
+        match timeout(SEND_DEADLINE, pond.find(first.id)).await {
+            Ok(Ok(found)) => return found.is_some(),
+            Ok(Err(_)) | Err(_) => tokio::time::sleep(patience.wait()).await,
+        }
+    }
+    false
+}
+
 async fn append(pond: &Pond, queue: &store::Queue, messages: Vec<NewMessage>) -> Result<()> {
     if messages.is_empty() {
         return Ok(());
     }
     let waits = messages.iter().any(|message| message.due.is_some());
     let append = pond.store().append(queue.id, messages);
-    let Ok(stored) = timeout(SEND_DEADLINE, append).await else {
+    let Ok(stored) = timeout(ANSWER_MAX, append).await else {
         let doing = format!("flush the buffer of queue `{}`", queue.name);
-        return Err(Error::new(millpond_core::Code::UnknownOutcome, doing));
+        return Err(Error::new(Code::UnknownOutcome, doing));
     };
     stored?;
     pond.wake(queue.id);
@@ -301,7 +334,7 @@ fn give_up(pond: &Pond, queue: &str, messages: Vec<NewMessage>, why: &str) {
 /// Whether trying again later can help.
 fn is_away(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Unknown)
-        && error.code() != millpond_core::Code::ShuttingDown
+        && !matches!(error.code(), Code::ShuttingDown | Code::Internal)
 }
 
 #[cfg(test)]
@@ -396,6 +429,37 @@ mod tests {
         assert_eq!(pond.counts().of(Counter::FlusherRestarts, "pings"), 1);
         pass(1_200).await;
         assert_eq!(store.appended(), [3]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flush_whose_caller_goes_away_is_finished_and_the_next_one_comes() {
+        let (store, pond) = pond();
+        store.append_takes(Duration::from_secs(12));
+        send(&pond, &PINGS, &[1]).await;
+        assert!(timeout(Duration::from_millis(10), pond.flush()).await.is_err());
+        send(&pond, &PINGS, &[2]).await;
+        pass(25_000).await;
+        assert_eq!(store.appended(), [1, 1], "each once, however slow the store");
+        assert!(pond.buffered().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flush_whose_answer_was_lost_is_not_stored_twice() {
+        let (store, pond) = pond();
+        store.refuse_to_append(&[Code::UnknownOutcome]);
+        send(&pond, &PINGS, &[1, 2, 3]).await;
+        pass(5_000).await;
+        assert_eq!(store.appended(), [3]);
+        assert!(pond.buffered().is_empty());
+    }
+
+    #[test]
+    fn only_what_time_may_mend_is_tried_again() {
+        let is_away = |code| is_away(&Error::new(code, "flush"));
+        assert!(is_away(Code::StoreUnavailable) && is_away(Code::UnknownOutcome));
+        for code in [Code::Internal, Code::BodyTooLarge, Code::ShuttingDown] {
+            assert!(!is_away(code), "{code:?}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

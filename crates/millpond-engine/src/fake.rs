@@ -12,6 +12,7 @@ use millpond_core::message::{Due, Leased, MessageId, NewMessage, Offset, Token};
 use millpond_core::query::Query;
 use millpond_core::queue::QueueSettings;
 use millpond_core::settle::Settlement;
+use millpond_core::state::State;
 use millpond_core::store::{
     self as port, Act, BoxFuture, Changed, ClaimRef, Purged, Queue, QueueId, Redrive, Stored,
 };
@@ -66,6 +67,7 @@ pub(crate) struct FakeStore {
     some_settled: Condvar,
     refusals: Mutex<Vec<Code>>,
     append_refusals: Mutex<Vec<Code>>,
+    append_takes: Mutex<Duration>,
     appended: Mutex<Vec<usize>>,
     pub(crate) pending: Mutex<Vec<Pending>>,
     pub(crate) finished: Mutex<Vec<(i64, HookEnd)>>,
@@ -116,7 +118,12 @@ impl FakeStore {
         self.refusals.lock().unwrap().extend(codes);
     }
 
-    /// The next appends fail like this, the last of `codes` first; `internal` is a panic.
+    /// Every append from now on takes so long.
+    pub(crate) fn append_takes(&self, takes: Duration) {
+        *self.append_takes.lock().unwrap() = takes;
+    }
+
+    /// The next appends fail like this, the last of `codes` first; `internal` is a panic, and `unknown-outcome` stores.
     pub(crate) fn refuse_to_append(&self, codes: &[Code]) {
         self.append_refusals.lock().unwrap().extend(codes);
     }
@@ -205,6 +212,38 @@ impl FakeStore {
     }
 }
 
+/// A message that is ready.
+fn view(message: &NewMessage) -> MessageView {
+    MessageView {
+        id: message.id,
+        queue: "fake".to_owned(),
+        state: State::Ready,
+        kind: "fake".to_owned(),
+        key: None,
+        headers: serde_json::Value::Null,
+        content_type: String::new(),
+        body: message.body.clone(),
+        priority: 2,
+        attempt: 0,
+        releases: 0,
+        attempts_max: None,
+        retry_until: None,
+        sent_at: Timestamp::from_secs(1),
+        since: None,
+        ready_at: None,
+        reason: None,
+        error: None,
+        worker: None,
+        lease_until: None,
+        suspect: 0,
+        behind: None,
+        redriven_as: None,
+        retry_of: None,
+        cancel_asked: false,
+        events: Vec::new(),
+    }
+}
+
 fn push(log: &Mutex<Vec<NewMessage>>, messages: Vec<NewMessage>) -> Vec<Stored> {
     let stored = vec![Stored::New; messages.len()];
     log.lock().unwrap().extend(messages);
@@ -252,13 +291,26 @@ impl port::EffectTx for FakeTx {
 impl port::Log for FakeStore {
     fn append(&self, _: QueueId, messages: Vec<NewMessage>) -> BoxFuture<'_, Result<Vec<Stored>>> {
         let refusal = self.append_refusals.lock().unwrap().pop();
+        let refused = |code| Err(Error::new(code, "append to a fake store"));
         match refusal {
             Some(Code::Internal) => panic!("the fake store was told to"),
-            Some(code) => return self.answer(Err(Error::new(code, "append to a fake store"))),
-            None => {}
+            Some(code) if code != Code::UnknownOutcome => return self.answer(refused(code)),
+            _ => {}
         }
         self.appended.lock().unwrap().push(messages.len());
-        self.answer(Ok(push(&self.log, messages)))
+        let stored = push(&self.log, messages);
+        let answer = match refusal {
+            Some(code) => refused(code),
+            None => Ok(stored),
+        };
+        let takes = *self.append_takes.lock().unwrap();
+        if takes.is_zero() {
+            return self.answer(answer);
+        }
+        Box::pin(async move {
+            tokio::time::sleep(takes).await;
+            answer
+        })
     }
 
     fn lease(&self, request: port::LeaseRequest) -> BoxFuture<'_, Result<port::Lease>> {
@@ -377,8 +429,9 @@ impl port::Inspect for FakeStore {
         self.refuse()
     }
 
-    fn message(&self, _: MessageId) -> BoxFuture<'_, Result<Option<MessageView>>> {
-        self.refuse()
+    fn message(&self, id: MessageId) -> BoxFuture<'_, Result<Option<MessageView>>> {
+        let found = self.log.lock().unwrap().iter().find(|message| message.id == id).map(view);
+        self.answer(Ok(found))
     }
 
     fn messages(&self, _: Find) -> BoxFuture<'_, Result<Found<MessageRow>>> {

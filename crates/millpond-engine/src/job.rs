@@ -174,6 +174,10 @@ impl<B> Job<B> {
             let why = "a job made by `Job::for_test` has no store: test the unit of work through a worker";
             return Err(Error::new(Code::Internal, doing()).because(why));
         };
+        if pond.waits_for_itself() {
+            let why = "a unit of work that this task began holds the one writer: commit or drop it first";
+            return Err(Error::new(Code::SendInsideTransaction, doing()).because(why));
+        }
         let Some(open) = OpenUnit::of(&self.context) else {
             let why = "this job has an open unit already: commit or drop it first";
             return Err(Error::new(Code::SendInsideTransaction, doing()).because(why));

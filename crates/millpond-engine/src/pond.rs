@@ -279,7 +279,7 @@ impl Pond {
         self.may_begin("begin a unit of work")?;
         if let Some(root) = self.test_root() {
             let tx = test_root::begin(root).await?;
-            return Ok(UnitOfWork::new(tx, Open::Plain(self.mark()), self.clone()));
+            return Ok(UnitOfWork::new(tx, Open::Plain(Some(self.mark())), self.clone()));
         }
         self.trust_the_time().await;
         let tx = self.store().open(limit).await?;
@@ -447,7 +447,7 @@ impl Pond {
         self.store().dialect() == Dialect::Sqlite || self.test_root().is_some()
     }
 
-    fn waits_for_itself(&self) -> bool {
+    pub(crate) fn waits_for_itself(&self) -> bool {
         self.has_open_unit() && self.has_one_writer()
     }
 

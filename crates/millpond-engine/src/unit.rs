@@ -267,10 +267,16 @@ impl UnitOfWork {
 
     async fn run_to_its_end(mut self) -> Result<Committed> {
         self.settle_frames().await?;
-        for hook in std::mem::take(&mut self.before) {
-            hook(&mut self).await?;
-            self.settle_frames().await?;
+        // A hook's `pond.send` stands beside the open unit, as one of the task that began it does.
+        let beside = self.pond.mark();
+        while !self.before.is_empty() {
+            // What a hook registers runs too.
+            for hook in std::mem::take(&mut self.before) {
+                hook(&mut self).await?;
+                self.settle_frames().await?;
+            }
         }
+        drop(beside);
         let mut committed = Committed::default();
         let mut later = Vec::new();
         let (mut waits, mut is_relayed) = (false, false);
@@ -317,7 +323,7 @@ impl UnitOfWork {
         }
         for hook in after {
             // In a task of its own: one that panics takes nothing else along.
-            match pond.track(hook()).await {
+            match pond.track(async move { hook().await }).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => pond.after_commit_failed(NO_QUEUE, &error),
                 Err(ended) => pond.after_commit_failed(NO_QUEUE, &ended.to_string()),
@@ -565,6 +571,29 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_hook_that_a_hook_registers_runs_too() {
+        let (store, pond) = pond().await;
+        let mut unit = pond.begin().await.unwrap();
+        unit.send(&MAIL, [1]).await.unwrap();
+        unit.before_commit(|unit| {
+            unit.before_commit(|_| Box::pin(async { Err(Error::new(Code::InvalidOption, "look again")) }));
+            Box::pin(async { Ok(()) })
+        });
+        assert_eq!(unit.commit().await.unwrap_err().code(), Code::InvalidOption);
+        assert!(store.bodies().is_empty());
+    }
+
+    #[tokio::test]
+    async fn on_one_writer_a_hook_that_sends_beside_its_unit_is_refused_at_once() {
+        let (store, pond) = pond().await;
+        let mut unit = pond.begin().await.unwrap();
+        let beside = pond.clone();
+        unit.before_commit(move |_| Box::pin(async move { beside.send(&MAIL, [1]).await.map(drop) }));
+        assert_eq!(unit.commit().await.unwrap_err().code(), Code::SendInsideTransaction);
+        assert!(store.bodies().is_empty());
+    }
+
+    #[tokio::test]
     async fn a_hook_after_the_commit_undoes_nothing_and_the_next_one_runs() {
         let (store, pond) = pond().await;
         let ran = Arc::new(Mutex::new(false));
@@ -572,6 +601,7 @@ mod tests {
         unit.send(&MAIL, [1]).await.unwrap();
         unit.after_commit(|| async { Err::<(), _>("it failed") });
         unit.after_commit(|| async { panic!("it panicked") as Result<(), Error> });
+        unit.after_commit(|| -> std::future::Ready<Result<(), Error>> { panic!("before its future") });
         let last = Arc::clone(&ran);
         unit.after_commit(move || async move {
             *last.lock().unwrap() = true;
@@ -580,7 +610,7 @@ mod tests {
         unit.commit().await.unwrap();
         assert_eq!(store.bodies(), [b"1"]);
         assert!(*ran.lock().unwrap());
-        assert_eq!(pond.counts().total(Counter::AfterCommitFailed), 2);
+        assert_eq!(pond.counts().total(Counter::AfterCommitFailed), 3);
     }
 
     #[tokio::test]
