@@ -471,14 +471,18 @@ fn commit_is_unknown(dialect: Dialect, state: Option<&str>) -> bool {
     }
 }
 
-/// The statements of one send, each when the one before is answered: dedup keys first, in the order of the keys, so that
-/// two senders never wait for each other crosswise; then the messages.
+/// The statements of one send, each when the one before is answered: the messages, then their dedup keys, in the order of
+/// the keys, so that two senders never wait for each other crosswise. If keys are held by others, all of it is undone and
+/// done again without those messages.
+///
+/// In this order a send that its caller gives up half-way leaves, if the caller commits all the same, a message too many,
+/// and never a key without its message: whatever is sent with that key would be taken for sent.
 struct Course<'s> {
     store: &'s dyn Within,
     queue: QueueId,
     messages: &'s [NewMessage],
     stored: Vec<Stored>,
-    /// The places of messages with a key, the next at the end.
+    /// The places of messages whose key is to be held, the next at the end.
     keyed: Vec<usize>,
     /// What is to be run next, the next at the end.
     ready: Vec<Statement>,
@@ -486,81 +490,102 @@ struct Course<'s> {
     holding: Option<usize>,
     answer: Vec<Row>,
     conflict: Option<(usize, Error)>,
-    asked: bool,
-    is_put: bool,
+    step: Step,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Begin,
+    /// Whether a later release has migrated was asked.
+    Asked,
+    Put,
+    /// `again`: a key was held by another message.
+    Hold {
+        again: bool,
+    },
 }
 
 impl<'s> Course<'s> {
     fn new(store: &'s dyn Within, queue: QueueId, messages: &'s [NewMessage]) -> Self {
-        let key = |place: &usize| messages[*place].dedup.as_ref().map(|dedup| dedup.key.as_str());
-        let mut keyed: Vec<usize> =
-            (0..messages.len()).filter(|place| messages[*place].dedup.is_some()).collect();
-        // A stable order: of equal keys the first of the call holds it.
-        keyed.sort_by(|one, other| key(one).cmp(&key(other)));
-        keyed.reverse();
-        let stored = vec![Stored::New; messages.len()];
-        let (ready, answer) = (Vec::new(), Vec::new());
         Self {
             store,
             queue,
             messages,
-            stored,
-            keyed,
-            ready,
+            stored: vec![Stored::New; messages.len()],
+            keyed: Vec::new(),
+            ready: Vec::new(),
             holding: None,
-            answer,
+            answer: Vec::new(),
             conflict: None,
-            asked: false,
-            is_put: false,
+            step: Step::Begin,
         }
     }
 
     /// The next statement; `None`: all were run.
     fn next(&mut self) -> Result<Option<Statement>> {
-        if !std::mem::replace(&mut self.asked, true)
-            && let Some(question) = self.store.later_release()
-        {
-            return Ok(Some(question));
-        }
-        if self.holding.is_none()
-            && let Some(later) = std::mem::take(&mut self.answer).first()
-            && !self.is_put
-        {
-            let number = later.number.unwrap_or_default();
-            let why =
-                format!("another process brought it to migration {number}, which this release does not know");
-            return Err(Error::new(Code::SchemaNewer, "use the store").because(why));
-        }
         loop {
             if let Some(statement) = self.ready.pop() {
                 return Ok(Some(statement));
             }
-            if let Some(place) = self.holding.take() {
-                self.held(place)?;
+            match self.step {
+                Step::Begin => {
+                    self.step = Step::Asked;
+                    self.ready.extend(self.store.later_release());
+                }
+                Step::Asked => {
+                    if let Some(later) = self.answer.first() {
+                        return Err(schema_newer(later.number.unwrap_or_default()));
+                    }
+                    self.step = Step::Put;
+                }
+                Step::Put => {
+                    self.put();
+                    self.step = Step::Hold { again: false };
+                }
+                Step::Hold { again } => {
+                    let is_other = match self.holding.take() {
+                        Some(place) => self.held(place)?,
+                        None => false,
+                    };
+                    self.step = Step::Hold { again: again || is_other };
+                    if let Some(place) = self.keyed.pop() {
+                        self.hold(place);
+                    } else if let Some((_, error)) = self.conflict.take() {
+                        return Err(error);
+                    } else if again || is_other {
+                        self.step = Step::Put;
+                        return Ok(Some(Statement::word(self.store.dialect().undo())));
+                    } else {
+                        return Ok(None);
+                    }
+                }
             }
-            if let Some(place) = self.keyed.pop() {
-                let message = &self.messages[place];
-                let Some(dedup) = &message.dedup else { continue };
-                self.ready = self.store.hold(self.queue, Hold { message, dedup });
-                self.ready.reverse();
-                self.holding = Some(place);
-                continue;
-            }
-            if let Some((_, error)) = self.conflict.take() {
-                return Err(error);
-            }
-            if self.is_put {
-                return Ok(None);
-            }
-            self.is_put = true;
-            let new: Vec<&NewMessage> = (self.messages.iter().zip(&self.stored))
-                .filter(|(_, stored)| **stored == Stored::New)
-                .map(|(message, _)| message)
-                .collect();
-            if !new.is_empty() {
-                self.ready = self.store.put(self.queue, &new);
-                self.ready.reverse();
-            }
+        }
+    }
+
+    /// Everything that is not there yet, and which keys it has.
+    fn put(&mut self) {
+        let is_new = |place: &usize| self.stored[*place] == Stored::New;
+        let new: Vec<usize> = (0..self.messages.len()).filter(is_new).collect();
+        let key = |place: &usize| self.messages[*place].dedup.as_ref().map(|dedup| dedup.key.as_str());
+        let mut keyed: Vec<usize> = new.iter().copied().filter(|place| key(place).is_some()).collect();
+        // A stable order: of equal keys the first of the call holds it.
+        keyed.sort_by(|one, other| key(one).cmp(&key(other)));
+        keyed.reverse();
+        let new: Vec<&NewMessage> = new.into_iter().map(|place| &self.messages[place]).collect();
+        self.keyed = keyed;
+        if !new.is_empty() {
+            self.ready = self.store.put(self.queue, &new);
+            self.ready.reverse();
+        }
+    }
+
+    fn hold(&mut self, place: usize) {
+        let message = &self.messages[place];
+        if let Some(dedup) = &message.dedup {
+            self.ready = self.store.hold(self.queue, Hold { message, dedup });
+            self.ready.reverse();
+            self.holding = Some(place);
         }
     }
 
@@ -568,8 +593,8 @@ impl<'s> Course<'s> {
         self.answer = rows;
     }
 
-    /// Who holds the key of this message.
-    fn held(&mut self, place: usize) -> Result<()> {
+    /// Notes who holds the key of this message; whether it is another one.
+    fn held(&mut self, place: usize) -> Result<bool> {
         let message = &self.messages[place];
         let row = std::mem::take(&mut self.answer).into_iter().next().unwrap_or_default();
         let holder = row.word.and_then(|word| uuid::Uuid::parse_str(&word).ok());
@@ -578,7 +603,7 @@ impl<'s> Course<'s> {
             return Err(Error::new(Code::Internal, "send a message with a dedup key").because(why).at(place));
         };
         if holder == message.id.0 {
-            return Ok(());
+            return Ok(false);
         }
         self.stored[place] = Stored::Duplicate { of: MessageId(holder) };
         let is_first = self.conflict.as_ref().is_none_or(|(first, _)| place < *first);
@@ -588,8 +613,13 @@ impl<'s> Course<'s> {
             let refused = Error::new(Code::DedupConflict, "send a message with a dedup key");
             self.conflict = Some((place, refused.because(why).at(place)));
         }
-        Ok(())
+        Ok(true)
     }
+}
+
+fn schema_newer(number: i64) -> Error {
+    let why = format!("another process brought it to migration {number}, which this release does not know");
+    Error::new(Code::SchemaNewer, "use the store").because(why)
 }
 
 /// Cuts messages into statements of few sizes, so that few texts come again and again, and of bounded length.
@@ -802,16 +832,18 @@ mod tests {
     }
 
     #[test]
-    fn keys_come_first_and_in_order_and_a_duplicate_is_not_put() {
+    fn keys_are_held_in_order_behind_their_messages_and_a_duplicate_is_put_no_second_time() {
         let mut tx = FakeTx::default();
         let messages = [message(1, "b", Some("z")), message(2, "a", Some("k")), message(3, "a", Some("k"))];
         let stored = run(&mut tx, &messages).unwrap();
         assert_eq!(stored, [Stored::New, Stored::New, Stored::Duplicate { of: messages[1].id }]);
         assert_eq!(
             tx.log,
-            ["savepoint millpond_send", "hold", "hold", "hold", "put", "release"],
-            "{:?}",
-            tx.log
+            [
+                &["savepoint millpond_send", "put", "hold", "hold", "hold", "rollback to"][..],
+                &["put", "hold", "hold", "release"]
+            ]
+            .concat()
         );
     }
 
@@ -823,7 +855,7 @@ mod tests {
         let messages = [message(1, "b", None), message(2, "a", Some("k")), message(3, "c", Some("k"))];
         let error = run(&mut tx, &messages).unwrap_err();
         assert_eq!((error.code(), error.index()), (Code::DedupConflict, Some(1)));
-        assert_eq!(tx.log, ["savepoint millpond_send", "hold", "hold", "rollback to", "release"]);
+        assert_eq!(tx.log, ["savepoint millpond_send", "put", "hold", "hold", "rollback to", "release"]);
     }
 
     #[test]
@@ -845,7 +877,7 @@ mod tests {
     fn one_statement_needs_no_frame_where_a_transaction_is_surely_open() {
         let (plain, keyed) = (message(1, "b", None), message(2, "a", Some("k")));
         let framed = ["savepoint millpond_send", "put", "release"];
-        let framed_with_key = ["savepoint millpond_send", "hold", "put", "release"];
+        let framed_with_key = ["savepoint millpond_send", "put", "hold", "release"];
         for (is_surely_open, message, expected) in
             [(true, &plain, &["put"][..]), (false, &plain, &framed[..]), (true, &keyed, &framed_with_key[..])]
         {

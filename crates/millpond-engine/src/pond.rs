@@ -405,10 +405,8 @@ impl Pond {
         }
     }
 
-    /// Writes out what is in a buffer, for 30 s at most.
-    ///
-    /// Refuses further sends of every clone, waits for commits and what runs after them, and closes the store once
-    /// everything in it is written out.
+    /// Closes the store, once everything is written out: refuses further sends of every clone, writes what is in a buffer,
+    /// for 30 s at most, and waits for commits and what runs after them.
     pub async fn close(self) {
         self.inner.closed.store(true, Ordering::Release);
         self.buffers().close(&self).await;

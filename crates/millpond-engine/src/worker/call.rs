@@ -117,7 +117,13 @@ impl Station {
         let Call { undecodable, run } = handler.start(deliveries, &desk);
         let result = self.watch(slot, Arc::clone(&scope), run).await;
         std::mem::forget(guard);
-        self.call_ended(slot, answered(result, scope.cause()), undecodable, desk.jobs(), batch)
+        self.call_ended(
+            slot,
+            answered(result, scope.cause(), desk.jobs().len()),
+            undecodable,
+            desk.jobs(),
+            batch,
+        )
     }
 
     /// Settles what a call decided; answers the messages that must be handed over alone.
@@ -194,7 +200,9 @@ impl Answered {
 }
 
 /// What the end of a call means, given why it was told to stop.
-fn answered(result: Ended<Answers>, cause: Option<CancelCause>) -> Answered {
+fn answered(result: Ended<Answers>, cause: Option<CancelCause>, jobs: usize) -> Answered {
+    // A call that was told that its time is up fails as a whole, however it ends: there is no time for one by one.
+    let late = cause == Some(CancelCause::Timeout);
     let broken = |end, error: Option<String>| {
         let verdict = millpond_core::settle::Verdict::Retry { after: None };
         let fault = error.map(|error| Outcome { verdict, error: Some(error), failed: true, class: None });
@@ -206,14 +214,44 @@ fn answered(result: Ended<Answers>, cause: Option<CancelCause>) -> Answered {
         }
         Ended::Returned(Answers::Each(outcomes)) => {
             let why = format!("the batch handler answered {} verdicts, not one for each job", outcomes.len());
+            if late && outcomes.len() != jobs {
+                return broken(CallEnd::Timeout, Some(why));
+            }
             let fault = broken(CallEnd::Error, Some(why)).fault;
             Answered { end: CallEnd::Each(outcomes.len()), outcomes, fault }
         }
         Ended::Returned(Answers::Failed(outcome)) => {
-            let end = if cause == Some(CancelCause::Timeout) { CallEnd::Timeout } else { CallEnd::Error };
+            let end = if late { CallEnd::Timeout } else { CallEnd::Error };
             Answered { end, outcomes: Vec::new(), fault: Some(outcome) }
         }
-        Ended::Panicked(panic) => broken(CallEnd::Panic, Some(panic_text(&*panic))),
+        Ended::Panicked(panic) => {
+            let end = if late { CallEnd::Timeout } else { CallEnd::Panic };
+            broken(end, Some(panic_text(&*panic)))
+        }
         Ended::Dropped => broken(CallEnd::Timeout, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_whose_time_was_up_has_failed_unless_it_answered_for_each_job() {
+        let verdict =
+            Outcome { verdict: millpond_core::settle::Verdict::Ack, error: None, failed: false, class: None };
+        let each = |count: usize| Ended::Returned(Answers::Each(vec![verdict.clone(); count]));
+        let (late, asked) = (Some(CancelCause::Timeout), None);
+        let cases = [
+            (each(3), late, CallEnd::Each(3)),
+            (each(1), late, CallEnd::Timeout),
+            (each(1), asked, CallEnd::Each(1)),
+            (Ended::Panicked(Box::new("poison")), late, CallEnd::Timeout),
+            (Ended::Panicked(Box::new("poison")), asked, CallEnd::Panic),
+            (Ended::Dropped, late, CallEnd::Timeout),
+        ];
+        for (result, cause, expected) in cases {
+            assert_eq!(answered(result, cause, 3).end, expected, "{cause:?}");
+        }
     }
 }
