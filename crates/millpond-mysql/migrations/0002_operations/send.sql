@@ -19,7 +19,7 @@ begin
     declare the_time bigint default timestampdiff(microsecond, '1970-01-01', utc_timestamp(6));
     declare options, refusal longtext character set utf8mb4 collate utf8mb4_bin;
     declare the_queue, place, places int;
-    declare size_max, dedup_window, due_at, retry_at, the_attempts_max, header_bytes bigint;
+    declare size_max, dedup_window, the_seq, due_at, retry_at, the_attempts_max, header_bytes bigint;
     declare settings, size_text, window_text, mode_text, the_headers longtext character set utf8mb4 collate utf8mb4_bin;
     declare its_name, its_names, its_value, word, is_a, given longtext character set utf8mb4 collate utf8mb4_bin;
     declare the_kind, the_key, the_dedup_key, the_content_type text character set utf8mb4 collate utf8mb4_bin;
@@ -198,53 +198,50 @@ begin
     set the_checksum = if(crc32(a_body) > 2147483647, cast(crc32(a_body) as signed) - 4294967296, crc32(a_body));
 
     send: begin
-        -- Each statement of a procedure is committed alone where the caller has no transaction: then this one is ours. An
-        -- error takes back all of this message, and nothing else. In a trigger there is always a transaction.
-        declare is_ours bool default false;
-        declare exit handler for sqlexception
-        begin
-            -- A deadlock has ended the transaction, and the savepoint with it.
-            declare continue handler for 1305 begin end;
-            if is_ours then rollback; else rollback to savepoint millpond_call; end if;
-            set a_id = null;
-            resignal;
-        end;
-        begin
-            declare continue handler for 1305 begin set is_ours = true; start transaction; end;
-            savepoint millpond_call;
-            rollback to savepoint millpond_call;
-        end;
-
         set a_id = insert(insert(insert(insert(word, 21, 0, '-'), 17, 0, '-'), 13, 0, '-'), 9, 0, '-');
-        if the_dedup_key is not null then
-            set window_text = coalesce(window_text, json_extract(settings, '$.dedup_window'), '{"secs":86400,"nanos":0}');
-            set dedup_window = least(cast(json_extract(window_text, '$.secs') as decimal(40)) * 1000000
-                                     + json_extract(window_text, '$.nanos') div 1000, 4611686018427387903);
-            insert into millpond_dedup (queue_id, dedup_key, message_id, checksum, expires_at)
-            values (the_queue, cast(the_dedup_key as binary), the_id, the_checksum, the_time + dedup_window)
-            on duplicate key update message_id = if(expires_at <= the_time, values(message_id), message_id),
-                                    checksum = if(expires_at <= the_time, values(checksum), checksum),
-                                    expires_at = if(expires_at <= the_time, values(expires_at), expires_at);
-            select d.message_id, d.checksum into holder, held
-            from millpond_dedup d where d.queue_id = the_queue and d.dedup_key = cast(the_dedup_key as binary) for update;
-            if holder <> the_id then
-                set a_id = insert(insert(insert(insert(lower(hex(holder)), 21, 0, '-'), 17, 0, '-'), 13, 0, '-'), 9, 0, '-');
-                if held <> the_checksum then
-                    set refusal = concat('dedup-conflict: the key is held by message ', a_id, ' with another body');
-                    signal sqlstate '45000' set message_text = refusal;
-                end if;
-                if is_ours then commit; else release savepoint millpond_call; end if;
-                leave send;
-            end if;
-        end if;
+        -- The message before its key: where the caller has no transaction each statement is committed alone, and a key
+        -- without its message would lose every message that has it. Until the key is held it is not due; nothing waits for
+        -- a lock for longer.
         insert into millpond_outbox (message_id, queue_id, class, lane, reason, ready_at, created_at, sent_at, attempt,
                                      releases, suspect, checksum, body, kind, `key`, content_type, headers, attempts_max,
                                      retry_until)
-        values (the_id, the_queue, the_class, 0, if(due_at is null, 'tx', 'delay'), coalesce(due_at, the_time), the_time,
-                the_time, 0, 0, 0, the_checksum, a_body, cast(the_kind as binary), cast(the_key as binary),
+        values (the_id, the_queue, the_class, 0, if(due_at is null, 'tx', 'delay'),
+                if(the_dedup_key is null, coalesce(due_at, the_time),
+                   greatest(coalesce(due_at, 0), the_time + (@@innodb_lock_wait_timeout + 10) * 1000000)),
+                the_time, the_time, 0, 0, 0, the_checksum, a_body, cast(the_kind as binary), cast(the_key as binary),
                 cast(the_content_type as binary), the_headers, the_attempts_max, retry_at);
+        if the_dedup_key is not null then
+            set the_seq = last_insert_id();
+            its_key: begin
+                declare exit handler for sqlexception
+                begin
+                    delete from millpond_outbox where seq = the_seq;
+                    set a_id = null;
+                    resignal;
+                end;
+                set window_text = coalesce(window_text, json_extract(settings, '$.dedup_window'), '{"secs":86400,"nanos":0}');
+                set dedup_window = least(cast(json_extract(window_text, '$.secs') as decimal(40)) * 1000000
+                                         + json_extract(window_text, '$.nanos') div 1000, 4611686018427387903);
+                insert into millpond_dedup (queue_id, dedup_key, message_id, checksum, expires_at)
+                values (the_queue, cast(the_dedup_key as binary), the_id, the_checksum, the_time + dedup_window)
+                on duplicate key update message_id = if(expires_at <= the_time, values(message_id), message_id),
+                                        checksum = if(expires_at <= the_time, values(checksum), checksum),
+                                        expires_at = if(expires_at <= the_time, values(expires_at), expires_at);
+                select d.message_id, d.checksum into holder, held
+                from millpond_dedup d where d.queue_id = the_queue and d.dedup_key = cast(the_dedup_key as binary) for update;
+                if holder <> the_id then
+                    delete from millpond_outbox where seq = the_seq;
+                    set a_id = insert(insert(insert(insert(lower(hex(holder)), 21, 0, '-'), 17, 0, '-'), 13, 0, '-'), 9, 0, '-');
+                    if held <> the_checksum then
+                        set refusal = concat('dedup-conflict: the key is held by message ', a_id, ' with another body');
+                        signal sqlstate '45000' set message_text = refusal;
+                    end if;
+                    leave send;
+                end if;
+                update millpond_outbox set ready_at = coalesce(due_at, the_time) where seq = the_seq;
+            end its_key;
+        end if;
         insert into millpond_stat_delta (queue_id, kind, minute, sent)
         values (the_queue, cast(coalesce(the_kind, '') as binary), the_time div 60000000, 1);
-        if is_ours then commit; else release savepoint millpond_call; end if;
     end send;
 end;
