@@ -99,6 +99,7 @@ impl Fixture {
             messages_max,
             bytes_max: 1_000_000,
             hands_empty: true,
+            one_by_one: true,
         };
         match self.store.lease(request).await.unwrap() {
             Lease::Claim(claim) => claim,
