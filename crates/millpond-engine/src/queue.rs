@@ -465,6 +465,9 @@ mod tests {
         .retention(Duration::from_secs(6))
         .releases_max(8)
         .concurrency_per_node(9)
+        .exclusive()
+        .concurrency(11)
+        .rate(12, Duration::from_secs(13))
         .dedup_window(Duration::from_secs(10))
         .events(HistoryLevel::Failures);
 
@@ -481,6 +484,9 @@ mod tests {
             retention: Duration::from_secs(6),
             releases_max: 8,
             concurrency_per_node: Some(9),
+            exclusive: true,
+            concurrency: Some(11),
+            rate: Some(Rate { count: 12, period: Duration::from_secs(13) }),
             dedup_window: Duration::from_secs(10),
             events: HistoryLevel::Failures,
         };

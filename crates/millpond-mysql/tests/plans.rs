@@ -6,13 +6,14 @@
 
 use std::time::Duration;
 
+use millpond_core::limit::Rate;
 use millpond_core::message::{Due, MessageId, NewMessage, Token};
 use millpond_core::pick::Lane;
 use millpond_core::queue::QueueSettings;
 use millpond_core::reason::{Back, DropReason, Failure};
 use millpond_core::settle::Settlement;
 use millpond_core::store::{
-    Admin, Claim, Lease, LeaseRequest, Log, Outbox, Queue, Renewal, SettleClaim, SettleItem, TakeOver,
+    Admin, Claim, Lease, LeaseRequest, Log, Outbox, Queue, QueueId, Renewal, SettleClaim, SettleItem, TakeOver,
 };
 use millpond_core::time::Timestamp;
 use millpond_core::view::WorkerFacts;
@@ -93,11 +94,18 @@ impl Fixture {
     }
 
     async fn lease(&mut self, worker: &str, messages_max: usize) -> Claim {
+        match self.try_lease(self.queue.id, worker, messages_max).await {
+            Lease::Claim(claim) => claim,
+            other => panic!("there is something to lease: {other:?}"),
+        }
+    }
+
+    async fn try_lease(&mut self, queue: QueueId, worker: &str, messages_max: usize) -> Lease {
         self.number += 1;
         let mut token = [9; 16];
         token[..8].copy_from_slice(&self.number.to_be_bytes());
         let request = LeaseRequest {
-            queue: self.queue.id,
+            queue,
             worker: worker.to_owned(),
             token: Token(token),
             turns: vec![(2, Lane::Return), (2, Lane::Main)],
@@ -106,9 +114,24 @@ impl Fixture {
             hands_empty: true,
             one_by_one: true,
         };
-        match self.store.lease(request).await.unwrap() {
-            Lease::Claim(claim) => claim,
-            other => panic!("there is something to lease: {other:?}"),
+        self.store.lease(request).await.unwrap()
+    }
+
+    /// Leases of a queue that has limits, up to them and once more.
+    async fn everything_limited(&mut self) {
+        let rate = Some(Rate { count: 1_000_000, period: Duration::from_secs(1) });
+        let settings = QueueSettings { concurrency: Some(3), rate, ..QueueSettings::DEFAULT };
+        let queue = self.store.declare("limited".to_owned(), settings).await.unwrap().id;
+        let messages = (0..8).map(|_| self.message(None)).collect();
+        self.store.append(queue, messages).await.unwrap();
+        let mut left = 8;
+        while 0 < left {
+            let Lease::Claim(claim) = self.try_lease(queue, "w", 20).await else { panic!("there is room") };
+            left -= claim.messages.len();
+            if claim.messages.len() == 3 {
+                assert!(matches!(self.try_lease(queue, "w", 20).await, Lease::Limited { .. } | Lease::Empty));
+            }
+            self.settle(&claim, &Settlement::Done).await;
         }
     }
 
@@ -192,6 +215,7 @@ impl Fixture {
             })
             .collect();
         self.store.settle(settled).await.unwrap();
+        self.everything_limited().await;
         self.store.retain("node".to_owned(), 20).await.unwrap();
     }
 

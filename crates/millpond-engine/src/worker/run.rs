@@ -416,6 +416,52 @@ mod tests {
         assert_eq!(empty(&[]).await, 0);
     }
 
+    /// Answers the leases under way, and begins the next ones; answers how many.
+    async fn answer_all(loop_: &mut Loop) -> usize {
+        while let Some(answer) = loop_.leases.join_next().await {
+            loop_.leased(answer);
+        }
+        loop_.lease_more();
+        loop_.leases.len()
+    }
+
+    #[tokio::test]
+    async fn a_queue_without_room_waits_and_no_hint_makes_it_ask() {
+        let store = Arc::new(FakeStore::default());
+        store.leave_no_room();
+        let worker = Worker::new(&Pond::new(store)).concurrency(1);
+        let mut loop_ = start::start(worker.handle(&MAIL, async |_: Job<u32>| Verdict::Ack)).await.unwrap();
+        loop_.lease_more();
+        assert_eq!(answer_all(&mut loop_).await, 0);
+        loop_.woken(&[QueueId(1)]);
+        loop_.lease_more();
+        assert!(loop_.leases.is_empty() && loop_.next_look_for_room().is_some());
+        loop_.queues[0].limited = Default::default();
+        loop_.lease_more();
+        assert_eq!(loop_.leases.len(), 1, "after its wait it asks again, without a hint");
+    }
+
+    #[tokio::test]
+    async fn a_settlement_of_its_own_makes_it_look_for_room_at_once() {
+        let store = Arc::new(FakeStore::default());
+        (store.leave_no_room(), store.give(leased(b"1")));
+        let worker = Worker::new(&Pond::new(store)).concurrency(2);
+        let limited = MAIL.concurrency(1);
+        let handler = async |_: Job<u32>| std::future::pending::<Verdict>().await;
+        let mut loop_ = start::start(worker.handle(&limited, handler)).await.unwrap();
+        loop_.lease_more();
+        assert_eq!(answer_all(&mut loop_).await, 1, "it has a slot left");
+        assert_eq!(answer_all(&mut loop_).await, 0);
+        loop_.settled();
+        loop_.lease_more();
+        assert!(loop_.leases.is_empty(), "what was settled was not of this queue");
+        let token = loop_.hands.tokens()[0];
+        loop_.hands.settled(token, 1);
+        loop_.settled();
+        loop_.lease_more();
+        assert_eq!(loop_.leases.len(), 1);
+    }
+
     #[tokio::test]
     async fn a_suspect_that_was_taken_over_unstarted_is_not_waited_for() {
         let mut loop_ = idle().await;
