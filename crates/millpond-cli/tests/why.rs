@@ -242,7 +242,12 @@ fn what_a_limit_over_all_workers_holds() {
     let place = Place::empty();
     for (queue, limit, code, words) in [
         ("ledger", "--exclusive", "exclusive-busy", " has 1 in hand"),
-        ("slow", "--concurrency 1", "concurrency-limit", "at most 1 message of queue `slow` may be in hand, and worker "),
+        (
+            "slow",
+            "--concurrency 1",
+            "concurrency-limit",
+            "at most 1 message of queue `slow` may be in hand, and worker ",
+        ),
         ("sms", "--rate 1/1h", "rate-limited", "its rate of 1 in 1h allows; there is room in "),
     ] {
         place.ok(&format!("queue add {queue} {limit}"));

@@ -225,7 +225,9 @@ mod tests {
 
     #[test]
     fn any_span_has_at_most_the_count_more_than_the_rate_gives() {
-        for (rate, each_ms) in [(rate(1, 100), 7), (rate(3, 1_000), 1), (rate(7, 50), 1), (rate(1_000, 10), 3)] {
+        for (rate, each_ms) in
+            [(rate(1, 100), 7), (rate(3, 1_000), 1), (rate(7, 50), 1), (rate(1_000, 10), 3)]
+        {
             let leased = drive(rate, each_ms, 2_000);
             for (place, (from, _)) in leased.iter().enumerate() {
                 let mut sum = 0;

@@ -35,7 +35,8 @@ update millpond_queue set settings = $2, history = $3 where id = $1;
 select id from millpond_queue where name = $1 for update;
 
 -- name: limit_add
--- The queue has a limit: its bucket is full. What is there stays as it is, by the primary key.
+-- The queue has a limit: its bucket is full. What is there stays as it is.
+-- What is there is served by the primary key.
 insert ignore into millpond_queue_limit (queue_id, full_at) values ($1, 0);
 
 -- name: limit_drop

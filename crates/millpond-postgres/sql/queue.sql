@@ -40,7 +40,8 @@ update millpond.queue set settings = $2, history = $3 where id = $1;
 select q.id from millpond.queue q where q.name = $1 for update;
 
 -- name: limit_add
--- The queue has a limit: its bucket is full. What is there stays as it is, by the primary key.
+-- The queue has a limit: its bucket is full. What is there stays as it is.
+-- What is there is served by the primary key.
 insert into millpond.queue_limit (queue_id, full_at) values ($1, 0) on conflict (queue_id) do nothing;
 
 -- name: limit_drop

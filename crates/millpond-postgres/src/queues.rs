@@ -47,11 +47,7 @@ pub(crate) async fn declare(connection: &Connection, name: &str, settings: &Queu
 
 /// Writes a declaration, and of the settings that count what statements read by themselves: whether finished claims leave
 /// a row of history, and whether the queue has a limit.
-pub(crate) async fn set_queue(
-    connection: &Connection,
-    queue: &Queue,
-    declared: &QueueSettings,
-) -> Tried<()> {
+pub(crate) async fn set_queue(connection: &Connection, queue: &Queue, declared: &QueueSettings) -> Tried<()> {
     let (text, history) = (settings_text(declared)?, has_history(&queue.settings));
     let params: [Param<'_>; 3] =
         [(&number(queue.id), Type::INT4), (&text, Type::TEXT), (&history, Type::BOOL)];

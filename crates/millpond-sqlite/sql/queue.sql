@@ -28,7 +28,8 @@ values (:name, :delivery, :settings, :now) returning id;
 update millpond_queue set settings = :settings where id = :id;
 
 -- name: limit_add
--- The queue has a limit: its bucket is full. What is there stays as it is, by the primary key.
+-- The queue has a limit: its bucket is full. What is there stays as it is.
+-- What is there is served by the primary key.
 insert into millpond_queue_limit (queue_id, full_at) values (:queue, 0) on conflict (queue_id) do nothing;
 
 -- name: limit_drop

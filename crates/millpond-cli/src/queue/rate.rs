@@ -43,7 +43,8 @@ mod tests {
     #[test]
     fn what_cannot_be_a_rate_says_what_can() {
         check("30", &format!("`30` has no `/`: {ALLOWED}"));
-        check("30/m", &format!("`m` needs a number, such as `1m`; {ALLOWED}"));
+        let duration = "`m` is not a duration: write whole numbers with a unit, such as `1h30m`";
+        check("30/m", &format!("{duration}; {ALLOWED}"));
         check("0/1m", "write a whole number from 1 to 4294967295");
         check("1/0ms", "rate has the period 0ns; it is from 1 ms to a day");
         check("1/2d", "rate has the period 172800s; it is from 1 ms to a day");

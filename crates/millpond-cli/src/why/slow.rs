@@ -397,7 +397,8 @@ impl Slots {
 
 impl Limits {
     fn text(&self) -> String {
-        let per_node = self.concurrency_per_node.map(|limit| format!("at most {limit} at once in a worker, "));
+        let per_node =
+            self.concurrency_per_node.map(|limit| format!("at most {limit} at once in a worker, "));
         let alone = self.exclusive.then(|| "one at a time over all workers, ".to_owned());
         let in_hand = self.concurrency.map(|limit| format!("at most {limit} at once over all workers, "));
         let rate = self.rate_messages.zip(self.rate_period_ms).map(|(messages, ms)| {
@@ -544,14 +545,20 @@ mod tests {
         let well = Some(rates(0, 0, 500));
         check(limited(settings, None), &[worker(1)], well, "exclusive-busy", text);
         let settings = QueueSettings { concurrency: Some(8), ..QueueSettings::DEFAULT };
-        let text = "more workers would not help: concurrency 8 holds for all of them together, and is reached";
+        let text =
+            "more workers would not help: concurrency 8 holds for all of them together, and is reached";
         let slow = check(limited(settings, None), &[worker(4)], None, "concurrency-limit", text);
         assert!(slow.text().contains("limits      at most 8 at once over all workers, a run may take 5m"));
         let rate = millpond::Rate { count: 30, period: Duration::from_secs(60) };
         let settings = QueueSettings { rate: Some(rate), ..QueueSettings::DEFAULT };
         let text = "more workers would not help: its rate of 30 in 1m holds for all of them together";
-        let slow =
-            check(limited(settings, Some(NOW + Duration::from_secs(2))), &[worker(4)], None, "rate-limited", text);
+        let slow = check(
+            limited(settings, Some(NOW + Duration::from_secs(2))),
+            &[worker(4)],
+            None,
+            "rate-limited",
+            text,
+        );
         assert!(slow.text().contains("limits      at most 30 in 1m, a run may take 5m"));
         check(
             limited(settings, None),

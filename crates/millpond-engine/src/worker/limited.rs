@@ -29,7 +29,11 @@ impl Limited {
     /// A lease found no room, for `wait` if that is known.
     pub(super) fn again(self, wait: Option<Duration>, now: Instant) -> Self {
         if let Some(wait) = wait {
-            return Limited::Until { at: now + wait.clamp(Duration::from_millis(1), WAIT_MAX), next: WAIT_MIN, settling: false };
+            return Limited::Until {
+                at: now + wait.clamp(Duration::from_millis(1), WAIT_MAX),
+                next: WAIT_MIN,
+                settling: false,
+            };
         }
         let wait = match self {
             Limited::Until { next, settling: true, .. } => next,
@@ -42,7 +46,9 @@ impl Limited {
     /// none.
     pub(super) fn settled(self, now: Instant) -> Self {
         match self {
-            Limited::Until { at, next, settling: true } => Limited::Until { at: at.min(now), next, settling: true },
+            Limited::Until { at, next, settling: true } => {
+                Limited::Until { at: at.min(now), next, settling: true }
+            }
             other => other,
         }
     }

@@ -149,15 +149,8 @@ pub(crate) fn next_lease(hand: InHand, speed: Speed) -> Option<(usize, usize)> {
 mod tests {
     use super::*;
 
-    const IDLE: InHand = InHand {
-        slots: 10,
-        each: 1,
-        stuck: 0,
-        waiting: 0,
-        waiting_bytes: 0,
-        running: 0,
-        ahead: Ahead::Far,
-    };
+    const IDLE: InHand =
+        InHand { slots: 10, each: 1, stuck: 0, waiting: 0, waiting_bytes: 0, running: 0, ahead: Ahead::Far };
 
     /// A handler that has shown its speed for a while.
     fn speed(mean: Duration) -> Speed {

@@ -444,7 +444,8 @@ mod tests {
     #[tokio::test]
     async fn a_settlement_of_its_own_makes_it_look_for_room_at_once() {
         let store = Arc::new(FakeStore::default());
-        (store.leave_no_room(), store.give(leased(b"1")));
+        store.leave_no_room();
+        store.give(leased(b"1"));
         let worker = Worker::new(&Pond::new(store)).concurrency(2);
         let limited = MAIL.concurrency(1);
         let handler = async |_: Job<u32>| std::future::pending::<Verdict>().await;

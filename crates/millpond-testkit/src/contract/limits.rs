@@ -81,8 +81,7 @@ pub async fn c024_an_exclusive_queue_runs_one_after_the_other_over_two_nodes(ben
     let queue = bench.queue::<u32>(EXCLUSIVE).await;
     let (second, seen) = (bench.second_node().await, bench.recorder());
     bench.send(&queue, 0..20).await;
-    let start =
-        |node: &Node| Running::start(node.worker().concurrency(4).handle(&queue, yielding(&seen)));
+    let start = |node: &Node| Running::start(node.worker().concurrency(4).handle(&queue, yielding(&seen)));
     let workers = [start(bench.node()), start(&second)];
     bench.drained(&queue, 20).await;
     for worker in workers {
@@ -198,8 +197,7 @@ pub async fn room_is_what_is_not_in_hand(bench: &Bench) {
 /// Workers of two nodes that lease and settle at once never have more in hand than the limit says.
 pub async fn racing_leases_never_pass_the_limit(bench: &Bench) {
     const MESSAGES: u64 = 120;
-    let (limited, exclusive) =
-        (bench.queue::<u32>(at_once(5)).await, bench.queue::<u32>(EXCLUSIVE).await);
+    let (limited, exclusive) = (bench.queue::<u32>(at_once(5)).await, bench.queue::<u32>(EXCLUSIVE).await);
     let second = bench.second_node().await;
     for (queue, most) in [(&limited, 5), (&exclusive, 2)] {
         bench.send(queue, 0..u32::try_from(MESSAGES).expect("it is small")).await;
@@ -336,11 +334,14 @@ pub async fn workers_wait_for_a_rate(bench: &Bench) {
     let (second, seen) = (bench.second_node().await, bench.recorder());
     bench.send(&queue, 0..6).await;
     let began = bench.clock().now();
-    let start =
-        |node: &Node| Running::start(node.worker().concurrency(4).handle(&queue, yielding(&seen)));
+    let start = |node: &Node| Running::start(node.worker().concurrency(4).handle(&queue, yielding(&seen)));
     let workers = [start(bench.node()), start(&second)];
     for ran in 3..6 {
-        bench.eventually(&format!("{ran} are done"), async || (bench.counts(&queue).await.done == ran).then_some(())).await;
+        bench
+            .eventually(&format!("{ran} are done"), async || {
+                (bench.counts(&queue).await.done == ran).then_some(())
+            })
+            .await;
         bench.advance(Duration::from_secs(20));
     }
     bench.drained(&queue, 6).await;
