@@ -13,7 +13,7 @@ use millpond_core::queue::QueueSettings;
 use millpond_core::reason::{Back, DropReason, Failure};
 use millpond_core::settle::Settlement;
 use millpond_core::store::{
-    Admin, Claim, Lease, LeaseRequest, Log, Outbox, Queue, QueueId, Renewal, SettleClaim, SettleItem,
+    Admin, Claim, Lease, LeaseRequest, Log, Outbox, Queue, Renewal, SettleClaim, SettleItem,
     TakeOver,
 };
 use millpond_core::time::Timestamp;
@@ -95,18 +95,18 @@ impl Fixture {
     }
 
     async fn lease(&mut self, worker: &str, messages_max: usize) -> Claim {
-        match self.try_lease(self.queue.id, worker, messages_max).await {
+        match self.try_lease(worker, messages_max).await {
             Lease::Claim(claim) => claim,
             other => panic!("there is something to lease: {other:?}"),
         }
     }
 
-    async fn try_lease(&mut self, queue: QueueId, worker: &str, messages_max: usize) -> Lease {
+    async fn try_lease(&mut self, worker: &str, messages_max: usize) -> Lease {
         self.number += 1;
         let mut token = [9; 16];
         token[..8].copy_from_slice(&self.number.to_be_bytes());
         let request = LeaseRequest {
-            queue,
+            queue: self.queue.id,
             worker: worker.to_owned(),
             token: Token(token),
             turns: vec![(2, Lane::Return), (2, Lane::Main)],
@@ -118,22 +118,20 @@ impl Fixture {
         self.store.lease(request).await.unwrap()
     }
 
-    /// Leases of a queue that has limits, up to them and once more.
+    /// A lease of the queue while it has limits, up to them and once more. Nothing of it is in hand before.
     async fn everything_limited(&mut self) {
         let rate = Some(Rate { count: 1_000_000, period: Duration::from_secs(1) });
         let settings = QueueSettings { concurrency: Some(3), rate, ..QueueSettings::DEFAULT };
-        let queue = self.store.declare("limited".to_owned(), settings).await.unwrap().id;
-        let messages = (0..8).map(|_| self.message(None)).collect();
-        self.store.append(queue, messages).await.unwrap();
-        let mut left = 8;
-        while 0 < left {
-            let Lease::Claim(claim) = self.try_lease(queue, "w", 20).await else { panic!("there is room") };
-            left -= claim.messages.len();
-            if claim.messages.len() == 3 {
-                assert!(matches!(self.try_lease(queue, "w", 20).await, Lease::Limited { .. } | Lease::Empty));
-            }
+        self.store.declare("mail".to_owned(), settings).await.unwrap();
+        let claim = self.lease("w", 20).await;
+        assert!((1..=3).contains(&claim.messages.len()), "{}", claim.messages.len());
+        let answer = self.try_lease("w", 20).await;
+        assert_eq!(matches!(answer, Lease::Limited { .. }), claim.messages.len() == 3, "{answer:?}");
+        self.settle(&claim, &Settlement::Done).await;
+        if let Lease::Claim(claim) = answer {
             self.settle(&claim, &Settlement::Done).await;
         }
+        self.store.declare("mail".to_owned(), QueueSettings::DEFAULT).await.unwrap();
     }
 
     async fn renew(&self, worker: &str, lease: Duration) {
