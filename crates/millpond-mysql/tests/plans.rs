@@ -13,8 +13,7 @@ use millpond_core::queue::QueueSettings;
 use millpond_core::reason::{Back, DropReason, Failure};
 use millpond_core::settle::Settlement;
 use millpond_core::store::{
-    Admin, Claim, Lease, LeaseRequest, Log, Outbox, Queue, Renewal, SettleClaim, SettleItem,
-    TakeOver,
+    Admin, Claim, Lease, LeaseRequest, Log, Outbox, Queue, Renewal, SettleClaim, SettleItem, TakeOver,
 };
 use millpond_core::time::Timestamp;
 use millpond_core::view::WorkerFacts;
