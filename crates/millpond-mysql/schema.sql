@@ -158,6 +158,8 @@ queue.settings mediumtext not null
 queue.history tinyint(4) not null
 queue.declared_at bigint(20) not null
 queue.hooked tinyint(4) not null
+queue_limit.queue_id int(11) not null
+queue_limit.full_at bigint(20) not null
 setting_change.queue_id int(11) not null
 setting_change.changed_at bigint(20) not null
 setting_change.setting varbinary(100) not null
@@ -253,6 +255,7 @@ outbox: unique primary (seq)
 pause: unique primary (queue_id)
 queue: unique primary (id)
 queue: unique queue_name (name)
+queue_limit: unique primary (queue_id)
 setting_change: unique primary (queue_id, setting)
 stat: unique primary (queue_id, kind, minute)
 stat_delta: unique primary (id)

@@ -149,6 +149,8 @@ queue.settings text not null
 queue.history boolean not null
 queue.declared_at bigint not null
 queue.hooked boolean not null default false
+queue_limit.queue_id integer not null
+queue_limit.full_at bigint not null
 setting_change.queue_id integer not null
 setting_change.changed_at bigint not null
 setting_change.setting text not null
@@ -244,6 +246,7 @@ CREATE INDEX outbox_ready ON outbox USING btree (ready_at, seq)
 CREATE INDEX outbox_sent ON outbox USING btree (queue_id, sent_at, message_id)
 CREATE INDEX outbox_state ON outbox USING btree (queue_id, ready_at, seq, reason, attempt)
 CREATE UNIQUE INDEX pause_pkey ON pause USING btree (queue_id)
+CREATE UNIQUE INDEX queue_limit_pkey ON queue_limit USING btree (queue_id)
 CREATE UNIQUE INDEX queue_name_key ON queue USING btree (name)
 CREATE UNIQUE INDEX queue_pkey ON queue USING btree (id)
 CREATE UNIQUE INDEX setting_change_pkey ON setting_change USING btree (queue_id, setting)
@@ -257,8 +260,9 @@ function append(given_now bigint, a_queue integer, a_partition integer, ids uuid
 function crc32(body bytea) returns integer
 function dedup_hold(given_now bigint, a_queue integer, dedup_keys text[], ids uuid[], checksums integer[], windows bigint[]) returns TABLE(message_id uuid, checksum integer, is_new boolean)
 function expired(given_now bigint, a_worker text, since bigint, claims_max integer) returns TABLE(subscription integer, partition integer, to_offset bigint, from_offset bigint, done bit varying, token uuid, worker text, in_hand integer)
+function in_hand(given_now bigint, a_queue integer) returns TABLE(full_at bigint, now bigint, messages bigint, done bit varying)
 function instant_of(given text) returns bigint
-function lease(given_now bigint, a_queue integer, classes smallint[], lanes smallint[], messages_max integer, bytes_max bigint, hands_empty boolean, a_token uuid, a_worker text) returns TABLE(subscription integer, partition integer, leased_at bigint, to_offset bigint, log_offset bigint, message_id uuid, attempt integer, releases integer, suspect smallint, sent_at bigint, attempts_max bigint, retry_until bigint, checksum integer, kind text, key text, content_type text, headers text, body bytea)
+function lease(given_now bigint, a_queue integer, classes smallint[], lanes smallint[], messages_max integer, bytes_max bigint, hands_empty boolean, a_token uuid, a_worker text, within_limits boolean) returns TABLE(subscription integer, partition integer, leased_at bigint, to_offset bigint, log_offset bigint, message_id uuid, attempt integer, releases integer, suspect smallint, sent_at bigint, attempts_max bigint, retry_until bigint, checksum integer, kind text, key text, content_type text, headers text, body bytea)
 function move_cursor(given_now bigint, a_subscription integer, a_partition integer, from_cursor bigint, from_marker boolean, to_cursor bigint) returns void
 function outbox_put(given_now bigint, a_queue integer, ids uuid[], checksums integer[], bodies bytea[], kinds text[], keys text[], content_types text[], headers text[], attempts_max bigint[], retry_at bigint[], retry_in bigint[], classes smallint[], reasons text[], due_at bigint[], due_in bigint[]) returns SETOF uuid
 function partition_of(a_queue integer, a_class smallint, a_lane smallint) returns integer

@@ -405,6 +405,11 @@ CREATE TABLE millpond_queue (
     declared_at integer not null
 , hooked integer not null default 0) strict;
 
+CREATE TABLE millpond_queue_limit (
+    queue_id integer primary key,
+    full_at  integer not null
+) strict;
+
 CREATE TABLE millpond_setting_change (
     queue_id   integer not null,
     setting    text    not null,

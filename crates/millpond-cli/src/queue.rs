@@ -10,6 +10,7 @@ mod lines;
 mod list;
 mod pause;
 mod purge;
+mod rate;
 mod send;
 mod set;
 mod setting;

@@ -4,6 +4,7 @@ mod decide;
 mod rates;
 mod slow;
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use millpond::query::{Field, Query};
@@ -74,13 +75,14 @@ async fn of_message(pond: &Pond, id: MessageId, context: &Context) -> Done {
     let queue = message.as_ref().and_then(|message| queues.iter().find(|queue| queue.name == message.queue));
     let workers = store.workers().await?;
     let now = store.now().await?;
-    let (rates, running) = match queue.filter(|queue| 0 < queue.ready) {
-        Some(queue) => (rates_of(pond, queue, now).await?, running(pond, queue).await?),
+    let (rates, leased) = match queue.filter(|queue| 0 < queue.ready) {
+        Some(queue) => (rates_of(pond, queue, now).await?, leased(pond, queue).await?),
         None => (None, Vec::new()),
     };
     let rates = rates.map(Vec::from).unwrap_or_default();
-    let (message, paste) = (message.as_ref(), &Paste::of(context));
-    let facts = Facts { id, now, message, queue, workers: &workers, rates: &rates, running: &running, paste };
+    let (running, holders) = (&leased[..leased.len().min(RUNNING_MAX)], &holders(&leased));
+    let (message, workers, rates, paste) = (message.as_ref(), &workers, &rates, &Paste::of(context));
+    let facts = Facts { id, now, message, queue, workers, rates, running, holders, paste };
     let why = decide(&facts);
     context.output.one(&Shown { id, why: &why }, &id.to_string(), |times| text(&why, times))?;
     Ok(if message.is_some() { ExitCode::SUCCESS } else { Exit::NotFound.code() })
@@ -115,16 +117,26 @@ async fn rates_of(pond: &Pond, queue: &QueueView, now: Timestamp) -> Result<Opti
     Ok(tallies.map(|tallies| rates::rates(&tallies, now)))
 }
 
-/// What runs in a queue, the longest first.
-async fn running(pond: &Pond, queue: &QueueView) -> Result<Vec<MessageRow>, Failure> {
+/// What is in hand of a queue, the longest run first.
+async fn leased(pond: &Pond, queue: &QueueView) -> Result<Vec<MessageRow>, Failure> {
     let query =
         Query::default().and(Field::Queue, [queue.name.clone()]).and(Field::State, ["leased".to_owned()]);
     let find = Find { query, rows_max: LEASED_MAX, ..Find::default() };
     let found = if_supported(pond.store().messages(find).await)?;
     let mut rows = found.map(|found| found.items).unwrap_or_default();
     rows.sort_by_key(|row| std::cmp::Reverse(row.run));
-    rows.truncate(RUNNING_MAX);
     Ok(rows)
+}
+
+/// Who has messages in hand, and how many, the most first.
+fn holders(leased: &[MessageRow]) -> Vec<(String, usize)> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for worker in leased.iter().filter_map(|row| row.worker.as_deref()) {
+        *counts.entry(worker).or_default() += 1;
+    }
+    let mut holders: Vec<_> = counts.into_iter().map(|(worker, count)| (worker.to_owned(), count)).collect();
+    holders.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    holders
 }
 
 /// What a store cannot tell is not known; any other error is one.

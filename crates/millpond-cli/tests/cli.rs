@@ -23,11 +23,24 @@ fn a_queue_is_added_once_and_changed_by_what_is_named() {
     assert_eq!((&changed["result"], &changed["settings"]["leaseMs"]), (&"changed".into(), &60_000.into()));
     assert_eq!(changed["settings"]["messageLimitBytes"], 2048, "what is not named stays");
     assert_eq!(place.json("queue add mail")["result"], "unchanged");
+    let limits = &place.json("queue add sms --concurrency 4 --rate 30/1m")["settings"];
+    assert_eq!((&limits["concurrency"], &limits["rate"]), (&4.into(), &"30/1m".into()));
+    assert_eq!(limits["exclusive"], false);
+    place.refused("queue add sms --exclusive", 2, "error: cannot declare queue `sms` (invalid-config)");
+    let refused = place.run("queue add sms --exclusive");
+    assert!(
+        stderr(&refused).contains("exclusive and concurrency exclude each other"),
+        "{}",
+        stderr(&refused)
+    );
+    place.ok("queue add ledger --exclusive");
+    place.ok("queue set ledger exclusive=false");
+    assert_eq!(place.json("queue show ledger")["settings"]["exclusive"], false);
     let list = place.json("queue list");
-    assert_eq!((&list["items"][0]["name"], &list["items"][0]["ready"]), (&"mail".into(), &0.into()));
-    assert_eq!(place.ok("queue list -o id"), "mail\n");
+    assert_eq!((&list["items"][1]["name"], &list["items"][1]["ready"]), (&"mail".into(), &0.into()));
+    assert_eq!(place.ok("queue list -o id"), "ledger\nmail\nsms\n");
     assert!(place.ok("queue list -o csv").starts_with("name,ready,leased,"));
-    assert!(place.ok("queue list -o table").starts_with("NAME  READY  LEASED"));
+    assert!(place.ok("queue list -o table").starts_with("NAME    READY  LEASED"));
 }
 
 #[test]

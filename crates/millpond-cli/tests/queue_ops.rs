@@ -83,6 +83,8 @@ fn a_setting_that_cannot_be_is_refused_and_a_dry_run_changes_nothing() {
         ("queue set mail lease=30", "needs a unit"),
         ("queue set mail delivery=ordered", "fixed for the life of a queue"),
         ("queue set mail lease=1s", "lease is 1s; it is at least 2s"),
+        ("queue set mail rate=30", "`30` has no `/`"),
+        ("queue set mail exclusive=true concurrency=2", "exclusive and concurrency exclude each other"),
         ("queue unset mail", "required"),
         ("queue unset mail tiemout", "did you mean `timeout`?"),
     ] {

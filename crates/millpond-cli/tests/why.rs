@@ -238,6 +238,34 @@ fn what_waits_for_a_slot_behind_others() {
 }
 
 #[test]
+fn what_a_limit_over_all_workers_holds() {
+    let place = Place::empty();
+    for (queue, limit, code, words) in [
+        ("ledger", "--exclusive", "exclusive-busy", " has 1 in hand"),
+        (
+            "slow",
+            "--concurrency 1",
+            "concurrency-limit",
+            "at most 1 message of queue `slow` may be in hand, and worker ",
+        ),
+        ("sms", "--rate 1/1h", "rate-limited", "its rate of 1 in 1h allows; there is room in "),
+    ] {
+        place.ok(&format!("queue add {queue} {limit}"));
+        let send = || place.ok(&format!("queue send {queue} 1 -o id")).trim().to_owned();
+        send();
+        let _work = Work::holding(&place, &format!("work {queue} --concurrency 4"), 1);
+        let answer = why(&place, &send());
+        let text = cause(&answer, code)["text"].as_str().unwrap().to_owned();
+        assert!(text.contains(words), "{text}");
+        assert_eq!(cause(&answer, code)["until"].is_string(), code == "rate-limited", "{answer}");
+        paste(&place, &answer);
+        let advice = || place.json(&format!("why {queue}"))["advice"].clone();
+        until("it is old enough", || advice()["code"] == code);
+        assert_eq!(advice()["moreWorkersHelp"], false);
+    }
+}
+
+#[test]
 fn what_nothing_holds() {
     let place = Place::with_queue();
     let work = Work::idle(&place, "work mail");

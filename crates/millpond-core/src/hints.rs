@@ -449,6 +449,7 @@ mod tests {
             listeners: 1,
             changes: Vec::new(),
             paused_by: Vec::new(),
+            rate_until: None,
         }
     }
 

@@ -15,6 +15,7 @@ pub mod error;
 pub mod fingerprint;
 pub mod hints;
 pub mod hook;
+pub mod limit;
 pub mod message;
 pub mod name;
 pub mod pick;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::backoff::Backoff;
 use crate::error::{Code, Error, Result};
+use crate::limit::{Limits, Rate};
 use crate::name;
 
 /// The shortest lease: a third of it must be enough to renew.
@@ -87,6 +88,13 @@ pub struct QueueSettings {
     pub releases_max: u32,
     /// Handlers of this queue that one worker runs at once; `None`: what the worker says.
     pub concurrency_per_node: Option<u32>,
+    /// At most one live claim over all nodes, its messages handled one after the other. A declaration raises the stored
+    /// mark and never lowers it. Default: no.
+    pub exclusive: bool,
+    /// Messages in hand at once over all nodes, exactly; `None`: as many as the workers take.
+    pub concurrency: Option<u32>,
+    /// Messages leased in a time over all nodes; `None`: no limit.
+    pub rate: Option<Rate>,
     /// How long a dedup key is held after sending. Default: 24 h.
     pub dedup_window: Duration,
     /// How much of the run log is kept. Default: all.
@@ -106,6 +114,9 @@ impl QueueSettings {
         retention: Duration::from_secs(24 * 3600),
         releases_max: 1_000,
         concurrency_per_node: None,
+        exclusive: false,
+        concurrency: None,
+        rate: None,
         dedup_window: Duration::from_secs(24 * 3600),
         events: HistoryLevel::All,
     };
@@ -113,6 +124,19 @@ impl QueueSettings {
     /// A body of this many bytes or more is refused.
     pub fn message_limit(&self) -> u64 {
         self.message_limit.unwrap_or(MESSAGE_LIMIT_MAX)
+    }
+
+    /// What it limits over all nodes.
+    pub const fn limits(&self) -> Limits {
+        Limits { exclusive: self.exclusive, concurrency: self.concurrency, rate: self.rate }
+    }
+
+    /// This declaration where another one is stored: `exclusive` is sticky upward, so that a node of an earlier version
+    /// does not lower it.
+    #[must_use]
+    pub const fn over(mut self, stored: &Self) -> Self {
+        self.exclusive |= stored.exclusive;
+        self
     }
 
     /// Refuses a name or settings that cannot work.
@@ -141,7 +165,31 @@ impl QueueSettings {
         if self.concurrency_per_node == Some(0) {
             return wrong("concurrency_per_node is 0; it is at least 1, or absent".to_owned());
         }
-        Ok(())
+        if self.concurrency == Some(0) {
+            return wrong("concurrency is 0; it is at least 1, or absent".to_owned());
+        }
+        self.rate.map_or(Ok(()), Rate::check).or_else(wrong)?;
+        self.check_together(queue)
+    }
+
+    /// Refuses settings that exclude each other: with one message at a time, a limit on how many there may be says
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// `invalid-config`, naming the queue and both settings.
+    pub fn check_together(&self, queue: &str) -> Result<()> {
+        let other = match self {
+            Self { exclusive: false, .. } => return Ok(()),
+            Self { concurrency_per_node: Some(_), .. } => "concurrency_per_node",
+            Self { concurrency: Some(_), .. } => "concurrency",
+            _ => return Ok(()),
+        };
+        let why = format!(
+            "exclusive and {other} exclude each other; a queue that was declared as exclusive stays so until `millpond \
+             queue set {queue} exclusive=false`"
+        );
+        Err(Error::new(Code::InvalidConfig, format!("declare queue `{queue}`")).because(why))
     }
 }
 
@@ -178,11 +226,52 @@ mod tests {
         refused(QueueSettings { message_limit: Some(0), ..good }, "message_limit is 0");
         refused(QueueSettings { timeout: Some(Duration::ZERO), ..good }, "timeout is 0");
         refused(QueueSettings { concurrency_per_node: Some(0), ..good }, "concurrency_per_node is 0");
+        refused(QueueSettings { concurrency: Some(0), ..good }, "concurrency is 0");
+        let rate = |count, period| QueueSettings { rate: Some(Rate { count, period }), ..good };
+        refused(rate(0, Duration::from_secs(1)), "rate has the count 0");
+        refused(rate(1, Duration::from_micros(999)), "rate has the period 999µs");
+        refused(rate(1, Duration::from_secs(24 * 3600 + 1)), "rate has the period 86401s");
+        rate(1, Duration::from_millis(1)).check("mail").unwrap();
         let backoff = |backoff: Backoff| QueueSettings { backoff, ..good };
         for factor in [f64::NAN, f64::INFINITY] {
             refused(backoff(Backoff::DEFAULT.factor(factor)), "backoff has the factor");
             refused(backoff(Backoff::DEFAULT.jitter(Jitter::Share(factor))), "backoff has the jitter");
         }
+    }
+
+    #[test]
+    fn an_exclusive_queue_has_no_other_limit_on_how_many_run() {
+        let exclusive = QueueSettings { exclusive: true, ..QueueSettings::DEFAULT };
+        exclusive.check("mail").unwrap();
+        refused(
+            QueueSettings { concurrency_per_node: Some(2), ..exclusive },
+            "exclusive and concurrency_per_node exclude each other",
+        );
+        refused(
+            QueueSettings { concurrency: Some(2), ..exclusive },
+            "exclusive and concurrency exclude each other",
+        );
+        let rate = Rate { count: 5, period: Duration::from_secs(1) };
+        QueueSettings { rate: Some(rate), ..exclusive }.check("mail").unwrap();
+    }
+
+    #[test]
+    fn a_declaration_raises_exclusive_and_never_lowers_it() {
+        let (open, exclusive) =
+            (QueueSettings::DEFAULT, QueueSettings { exclusive: true, ..QueueSettings::DEFAULT });
+        assert!(exclusive.over(&open).exclusive && open.over(&exclusive).exclusive);
+        assert!(!open.over(&open).exclusive);
+        let other = QueueSettings { attempts_max: 9, ..open };
+        assert_eq!(other.over(&exclusive).attempts_max, 9, "of everything else the youngest wins");
+    }
+
+    #[test]
+    fn what_an_earlier_release_stored_has_no_limits() {
+        let mut stored = serde_json::to_value(QueueSettings::DEFAULT).unwrap();
+        for name in ["exclusive", "concurrency", "rate"] {
+            assert!(stored.as_object_mut().unwrap().remove(name).is_some());
+        }
+        assert_eq!(serde_json::from_value::<QueueSettings>(stored).unwrap(), QueueSettings::DEFAULT);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use std::time::Duration;
 use crate::capability::Capabilities;
 use crate::error::Result;
 use crate::hook::Hooks;
+use crate::limit::Limit;
 use crate::message::{Due, Leased, MessageId, NewMessage, Offset, Token};
 use crate::pick::Lane;
 use crate::query::Query;
@@ -81,6 +82,9 @@ pub struct LeaseRequest {
     pub bytes_max: usize,
     /// From the suspect lane, a group of one is leased only by a worker with empty hands.
     pub hands_empty: bool,
+    /// The messages of the claim will be handled one after the other. To another worker an exclusive queue gives one at
+    /// a time.
+    pub one_by_one: bool,
 }
 
 /// The answer to a [`LeaseRequest`].
@@ -92,6 +96,13 @@ pub enum Lease {
     Paused,
     /// A suspect waits that must be alone in its worker's hands.
     EmptyHandsFirst,
+    /// Something is ready, and a limit of the queue leaves no room for it.
+    Limited {
+        /// Which one.
+        limit: Limit,
+        /// For how long there is none, if that is known: otherwise until something of the queue is settled.
+        wait: Option<Duration>,
+    },
     /// A claim over the messages.
     Claim(Claim),
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use millpond_core::capability::Capabilities;
 use millpond_core::error::{Code, Error, Result};
 use millpond_core::hook::{HookEnd, Hooks, Pending, TakeHooks};
+use millpond_core::limit::Limit;
 use millpond_core::message::{Due, Leased, MessageId, NewMessage, Offset, Token};
 use millpond_core::query::Query;
 use millpond_core::queue::QueueSettings;
@@ -63,6 +64,7 @@ pub(crate) struct FakeStore {
     queues: Mutex<Vec<Queue>>,
     log: Arc<Mutex<Vec<NewMessage>>>,
     ready: Mutex<Vec<Leased>>,
+    no_room: AtomicBool,
     settled: Mutex<Vec<port::SettleItem>>,
     some_settled: Condvar,
     refusals: Mutex<Vec<Code>>,
@@ -98,6 +100,11 @@ impl FakeStore {
     /// The next lease is a claim of this message.
     pub(crate) fn give(&self, message: Leased) {
         self.ready.lock().unwrap().push(message);
+    }
+
+    /// Once it has nothing to give, a limit of the queue leaves no room.
+    pub(crate) fn leave_no_room(&self) {
+        self.no_room.store(true, Ordering::SeqCst);
     }
 
     /// What was settled so far.
@@ -308,14 +315,17 @@ impl port::Log for FakeStore {
             return self.answer(answer);
         }
         Box::pin(async move {
-            tokio::time::sleep(takes).await;
+            // Of the virtual time of a test.
+            drop(tokio::time::timeout(takes, std::future::pending::<()>()).await);
             answer
         })
     }
 
     fn lease(&self, request: port::LeaseRequest) -> BoxFuture<'_, Result<port::Lease>> {
         let Some(message) = self.ready.lock().unwrap().pop() else {
-            return self.answer(Ok(port::Lease::Empty));
+            let (limit, no_room) = (Limit::Concurrency, self.no_room.load(Ordering::SeqCst));
+            let limited = port::Lease::Limited { limit, wait: None };
+            return self.answer(Ok(if no_room { limited } else { port::Lease::Empty }));
         };
         let held = ClaimRef { token: request.token, ..held() };
         let leased_at = Timestamp::from_secs(1);

@@ -12,6 +12,7 @@ use crate::dedup::Dedup;
 use crate::publish::Way;
 use millpond_core::Backoff;
 use millpond_core::buffer::Buffer;
+use millpond_core::limit::Rate;
 use millpond_core::queue::{HistoryLevel, QueueSettings, Transactional};
 
 /// How a send to a queue stands to the sender's transaction: [`Require`], [`Try`] or [`Never`].
@@ -311,6 +312,58 @@ impl<B, M: Mode> Declaration<B, M> {
         self
     }
 
+    /// One message at a time over all nodes: at most one live claim, its messages handled one after the other. It
+    /// excludes [`concurrency`](Self::concurrency) and [`concurrency_per_node`](Self::concurrency_per_node).
+    ///
+    /// The mark is stored with the queue and sticky: a node that does not declare it, such as one of an earlier version,
+    /// does not lower it; an operator does, with `millpond queue set NAME exclusive=false`. What a dead worker had in hand
+    /// holds the queue until its lease is over and another node has taken it over. From then on the next message may run
+    /// while a worker that was only cut off still works on the last one. No order comes from this.
+    ///
+    /// ```
+    /// use millpond_engine::queue::Queue;
+    ///
+    /// const LEDGER: Queue<u64> = Queue::new("ledger").exclusive();
+    ///
+    /// assert!(LEDGER.settings().exclusive);
+    /// ```
+    #[must_use]
+    pub const fn exclusive(mut self) -> Self {
+        self.settings.exclusive = true;
+        self
+    }
+
+    /// Messages of this queue that are in hand at once over all nodes, at least 1: exactly, also while nodes come, go and
+    /// die. Messages that a worker has leased and not begun count. Default: as many as the workers take.
+    ///
+    /// Waiting for room uses up no attempt.
+    #[must_use]
+    pub const fn concurrency(mut self, messages: u32) -> Self {
+        self.settings.concurrency = Some(messages);
+        self
+    }
+
+    /// At most `messages`, at least 1, in each `period`, from 1 ms to a day, over all nodes and by the clock of the store.
+    /// Default: no limit.
+    ///
+    /// After a rest `messages` are leased at once, and from then on one each `period / messages`: in any span of time
+    /// there are at most `messages` more than that pace alone would give. A message counts when it is leased, and again
+    /// at its next attempt; one that is given back unstarted, such as by a worker that stops, is not taken off.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use millpond_engine::queue::Queue;
+    ///
+    /// const SMS: Queue<String> = Queue::new("sms").concurrency(4).rate(30, Duration::from_secs(60));
+    ///
+    /// assert_eq!(SMS.settings().concurrency, Some(4));
+    /// ```
+    #[must_use]
+    pub const fn rate(mut self, messages: u32, period: Duration) -> Self {
+        self.settings.rate = Some(Rate { count: messages, period });
+        self
+    }
+
     /// How long a dedup key is held after sending. Default: 24 h.
     #[must_use]
     pub const fn dedup_window(mut self, window: Duration) -> Self {
@@ -412,6 +465,9 @@ mod tests {
         .retention(Duration::from_secs(6))
         .releases_max(8)
         .concurrency_per_node(9)
+        .exclusive()
+        .concurrency(11)
+        .rate(12, Duration::from_secs(13))
         .dedup_window(Duration::from_secs(10))
         .events(HistoryLevel::Failures);
 
@@ -428,6 +484,9 @@ mod tests {
             retention: Duration::from_secs(6),
             releases_max: 8,
             concurrency_per_node: Some(9),
+            exclusive: true,
+            concurrency: Some(11),
+            rate: Some(Rate { count: 12, period: Duration::from_secs(13) }),
             dedup_window: Duration::from_secs(10),
             events: HistoryLevel::Failures,
         };

@@ -10,6 +10,7 @@ mod feed;
 pub(crate) mod hands;
 pub(crate) mod hooks;
 mod kinds;
+mod limited;
 mod line;
 pub(crate) mod orders;
 mod plan;

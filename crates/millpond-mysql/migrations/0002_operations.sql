@@ -22,6 +22,14 @@ create table millpond_pause (
     reason    mediumtext
 ) engine = InnoDB default charset = utf8mb4 collate = utf8mb4_bin row_format = dynamic;
 
+-- The queues that have a limit over all nodes: one row while they have, so that a lease of another queue only sees that
+-- there is none. It is what a lease of the queue locks, and says when the bucket of the rate is full again; without a rate
+-- that says nothing.
+create table millpond_queue_limit (
+    queue_id int    not null primary key,
+    full_at  bigint not null
+) engine = InnoDB default charset = utf8mb4 collate = utf8mb4_bin row_format = dynamic;
+
 -- Messages in the log that are not to be worked on (ready) or to be stopped (leased).
 create table millpond_cancel (
     subscription_id int    not null,

@@ -1,6 +1,7 @@
--- name: lease_paused
--- Whether a pause holds a queue. Served by the primary key.
-select exists (select 1 from millpond_pause where queue_id in (0, $1) and (until is null or until > (select $now)));
+-- name: lease_gate
+-- Whether a pause holds a queue, and whether it has a limit over all nodes. Served by the primary keys.
+select exists (select 1 from millpond_pause where queue_id in (0, $1) and (until is null or until > (select $now))),
+       exists (select 1 from millpond_queue_limit where queue_id = $1);
 
 -- name: lease_parts
 -- The parts of a queue with their ends and cursors. A handful of rows.
@@ -22,6 +23,11 @@ select 1 from millpond_claim_lock where subscription_id = $1 and `partition` = $
 select to_offset, token is null from millpond_claim
 where subscription_id = $1 and `partition` = $2
 order by to_offset desc limit 1;
+
+-- name: claim_live
+-- The live claims of a queue that has a limit; the store counts what their done sets leave. Served by the primary key:
+-- live claims, and a marker for each partition.
+select to_offset - from_offset + 1, done from millpond_claim where subscription_id = $1 and token is not null;
 
 -- name: claim_add
 insert into millpond_claim (subscription_id, `partition`, to_offset, from_offset, token, worker, leased_at, done, runs)

@@ -30,6 +30,32 @@ insert ignore into millpond_subscription (queue_id, name) select id, '' from mil
 -- Served by the primary key.
 update millpond_queue set settings = $2, history = $3 where id = $1;
 
+-- name: queue_lock
+-- Whoever changes the settings of a queue reads them behind this. Served by the unique name.
+select id from millpond_queue where name = $1 for update;
+
+-- name: limit_add
+-- The queue has a limit: its bucket is full. What is there stays as it is.
+-- What is there is served by the primary key.
+insert ignore into millpond_queue_limit (queue_id, full_at) values ($1, 0);
+
+-- name: limit_drop
+-- Served by the primary key.
+delete from millpond_queue_limit where queue_id = $1;
+
+-- name: limit_lock
+-- The one claim lock of a queue that has a limit over all nodes (R5), and when its bucket is full. It comes before those
+-- of its partitions. A statement of its own: what is read after it is read after the lock (R1). Served by the primary key.
+select full_at from millpond_queue_limit where queue_id = $1 for update;
+
+-- name: limit_charge
+-- Served by the primary key.
+update millpond_queue_limit set full_at = $2 where queue_id = $1;
+
+-- name: limit_list
+-- Walks the queues that have limits.
+select queue_id, full_at from millpond_queue_limit;
+
 -- name: partition_place
 -- Served by the primary keys.
 select p.queue_id, q.name from millpond_log_partition p join millpond_queue q on q.id = p.queue_id where p.id = $1;

@@ -2,21 +2,21 @@
 
 use millpond_core::error::{Code, Error};
 use millpond_core::store::Queue;
-use millpond_sql::queues::{Stored, check_change, has_history, overlaid};
+use millpond_sql::queues::{Stored, check_change, overlaid};
 use serde_json::Value;
 
 use crate::append::number;
 use crate::connection::Param;
 use crate::error::Tried;
 use crate::operate::Change;
-use crate::queues::{set_queue, stored_queue};
+use crate::queues::{locked_queue, set_queue};
 
 impl Change<'_> {
     /// Changes settings, or goes back to what is declared; all of them or none.
     pub(crate) async fn settings(&self, name: &str, settings: &[(String, Option<Value>)]) -> Tried<Queue> {
         let doing = format!("change queue `{name}`");
         let Some(Stored { mut queue, declared, mut changes, .. }) =
-            stored_queue(self.connection, name).await?
+            locked_queue(self.connection, name).await?
         else {
             let unknown = Error::new(Code::UnknownQueue, doing).because("no queue of this name is declared");
             return Err(unknown.into());
@@ -33,8 +33,7 @@ impl Change<'_> {
         for (setting, value) in settings {
             self.write_change(number(queue.id), setting, value.as_ref()).await?;
         }
-        // What the settling statement reads is that of the settings that count.
-        set_queue(self.connection, queue.id, &declared, has_history(&queue.settings)).await?;
+        set_queue(self.connection, &queue, &declared).await?;
         self.raise_declarations().await?;
         self.audit(settings.len() as u64).await?;
         Ok(queue)

@@ -14,6 +14,7 @@ use crate::append::number;
 use crate::bits::Bits;
 use crate::connection::Connection;
 use crate::error::Tried;
+use crate::limit::{Limited, lease_limited};
 use crate::literal::Cell;
 use crate::row::Row;
 use crate::runs::{Outcome, Runs};
@@ -24,11 +25,22 @@ const MARKS_MAX: usize = 10_000;
 
 /// A part of a queue that has messages beyond its cursor.
 #[derive(Debug, Clone, Copy)]
-struct Part {
+pub(crate) struct Part {
     class: u8,
     lane: u8,
     partition: i32,
-    subscription: i32,
+    pub(crate) subscription: i32,
+}
+
+/// What a look at a part begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lock {
+    /// A transaction, and the claim lock of the part.
+    Begin,
+    /// The claim lock: the transaction has begun.
+    Take,
+    /// Nothing: it is held.
+    Held,
 }
 
 /// What a part has, seen behind the claim lock.
@@ -68,17 +80,24 @@ enum Take {
 pub(crate) async fn lease(connection: &mut Connection, request: &LeaseRequest) -> Tried<Lease> {
     let queue = number(request.queue);
     let mut script = connection.new_script();
-    let paused = script.add("lease_paused", &[&queue])?;
+    let gate = script.add("lease_gate", &[&queue])?;
     let parts = script.add("lease_parts", &[&queue])?;
     let answers = connection.script(script).await?;
-    if answers[paused].rows.first().is_some_and(|row| row.get(0)) {
+    let holds = |column: usize| answers[gate].rows.first().is_some_and(|row| row.get(column));
+    if holds(0) {
         return Ok(Lease::Paused);
     }
     let parts: Vec<Part> = answers[parts].rows.iter().filter_map(part_with_messages).collect();
-    for (class, lane) in &request.turns {
-        let found = parts.iter().find(|part| part.class == *class && part.lane == lane.number());
-        let Some(part) = found else { continue };
-        let leased = lease_part(connection, request, *part).await?;
+    let of_turn = |(class, lane): &(u8, Lane)| {
+        parts.iter().find(|part| part.class == *class && part.lane == lane.number()).copied()
+    };
+    let parts: Vec<Part> = request.turns.iter().filter_map(of_turn).collect();
+    if holds(1) && !parts.is_empty() {
+        return lease_limited(connection, request, &parts).await;
+    }
+    for part in parts {
+        let lease = async |connection: &mut Connection| lease_part(connection, request, part, None).await;
+        let leased = connection.transaction(&[], lease).await?;
         if !matches!(leased, Lease::Empty) {
             return Ok(leased);
         }
@@ -93,34 +112,39 @@ fn part_with_messages(row: &Row) -> Option<Part> {
     (cursor + 1 < next).then_some(part)
 }
 
-/// Leases of one part. What is passed because it was cancelled is passed in the same transaction.
-async fn lease_part(connection: &mut Connection, request: &LeaseRequest, part: Part) -> Tried<Lease> {
-    connection
-        .transaction(&[], async |connection: &mut Connection| {
-            let most = request.messages_max.min(CLAIM_MESSAGES_MAX);
-            let mut seen = look(connection, part, most, true).await?;
-            loop {
-                let is_suspect = part.lane == Lane::Suspect.number();
-                match choose(&seen, is_suspect, request) {
-                    Take::Nothing => return Ok(Lease::Empty),
-                    Take::EmptyHandsFirst => return Ok(Lease::EmptyHandsFirst),
-                    Take::Pass(to) => {
-                        pass(connection, part, &seen, to).await?;
-                        seen = look(connection, part, most, false).await?;
-                    }
-                    Take::UpTo(to) => return claim(connection, part, &seen, to, request).await,
-                }
+/// Leases of one part. What is passed because it was cancelled is passed in the same transaction, which has begun if the
+/// queue is limited.
+pub(crate) async fn lease_part(
+    connection: &mut Connection,
+    request: &LeaseRequest,
+    part: Part,
+    limited: Option<&Limited>,
+) -> Tried<Lease> {
+    let most = request.messages_max.min(CLAIM_MESSAGES_MAX);
+    let lock = if limited.is_some() { Lock::Take } else { Lock::Begin };
+    let mut seen = look(connection, part, most, lock).await?;
+    loop {
+        let is_suspect = part.lane == Lane::Suspect.number();
+        match choose(&seen, is_suspect, request) {
+            Take::Nothing => return Ok(Lease::Empty),
+            Take::EmptyHandsFirst => return Ok(Lease::EmptyHandsFirst),
+            Take::Pass(to) => {
+                pass(connection, part, &seen, to).await?;
+                seen = look(connection, part, most, Lock::Held).await?;
             }
-        })
-        .await
+            Take::UpTo(to) => return claim(connection, part, &seen, to, request, limited).await,
+        }
+    }
 }
 
 /// Takes the claim lock, if that is not done yet, and looks at the part.
-async fn look(connection: &Connection, part: Part, most: usize, first: bool) -> Tried<Seen> {
+async fn look(connection: &Connection, part: Part, most: usize, lock: Lock) -> Tried<Seen> {
     let Part { partition, subscription, .. } = part;
     let mut script = connection.new_script();
-    if first {
+    if lock == Lock::Begin {
         script.begin()?;
+    }
+    if lock != Lock::Held {
         script.add("claim_lock_part", &[&subscription, &partition])?;
     }
     let cursor = script.add("claim_cursor", &[&subscription, &partition])?;
@@ -202,6 +226,7 @@ async fn claim(
     seen: &Seen,
     to: i64,
     request: &LeaseRequest,
+    limited: Option<&Limited>,
 ) -> Tried<Lease> {
     let Part { partition, subscription, .. } = part;
     let from = seen.cursor + 1;
@@ -217,6 +242,10 @@ async fn claim(
     }
     if !marks.is_empty() {
         script.add("cancel_delete_range", &[&subscription, &partition, &from, &to])?;
+    }
+    if let Some(limited) = limited {
+        let messages = usize::try_from(to - from + 1).unwrap_or(0).saturating_sub(marks.len());
+        limited.charge(&mut script, messages)?;
     }
     let mut kinds: BTreeMap<&str, i64> = BTreeMap::new();
     for ahead in seen.ahead.iter().filter(|ahead| ahead.offset <= to && !marks.contains(&ahead.offset)) {

@@ -26,6 +26,7 @@ mod info;
 mod inspect;
 mod lane;
 mod lease;
+mod limit;
 mod literal;
 mod location;
 mod log;

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use millpond_core::limit::Rate;
 use millpond_core::message::{Due, MessageId, NewMessage, Token};
 use millpond_core::pick::Lane;
 use millpond_core::queue::QueueSettings;
@@ -93,6 +94,13 @@ impl Fixture {
     }
 
     async fn lease(&mut self, worker: &str, messages_max: usize) -> Claim {
+        match self.try_lease(worker, messages_max).await {
+            Lease::Claim(claim) => claim,
+            other => panic!("there is something to lease: {other:?}"),
+        }
+    }
+
+    async fn try_lease(&mut self, worker: &str, messages_max: usize) -> Lease {
         self.number += 1;
         let mut token = [9; 16];
         token[..8].copy_from_slice(&self.number.to_be_bytes());
@@ -104,11 +112,25 @@ impl Fixture {
             messages_max,
             bytes_max: 1_000_000,
             hands_empty: true,
+            one_by_one: true,
         };
-        match self.store.lease(request).await.unwrap() {
-            Lease::Claim(claim) => claim,
-            other => panic!("there is something to lease: {other:?}"),
+        self.store.lease(request).await.unwrap()
+    }
+
+    /// A lease of the queue while it has limits, up to them and once more. Nothing of it is in hand before.
+    async fn everything_limited(&mut self) {
+        let rate = Some(Rate { count: 1_000_000, period: Duration::from_secs(1) });
+        let settings = QueueSettings { concurrency: Some(3), rate, ..QueueSettings::DEFAULT };
+        self.store.declare("mail".to_owned(), settings).await.unwrap();
+        let claim = self.lease("w", 20).await;
+        assert!((1..=3).contains(&claim.messages.len()), "{}", claim.messages.len());
+        let answer = self.try_lease("w", 20).await;
+        assert_eq!(matches!(answer, Lease::Limited { .. }), claim.messages.len() == 3, "{answer:?}");
+        self.settle(&claim, &Settlement::Done).await;
+        if let Lease::Claim(claim) = answer {
+            self.settle(&claim, &Settlement::Done).await;
         }
+        self.store.declare("mail".to_owned(), QueueSettings::DEFAULT).await.unwrap();
     }
 
     async fn renew(&self, worker: &str, lease: Duration) {
@@ -191,6 +213,7 @@ impl Fixture {
             })
             .collect();
         self.store.settle(settled).await.unwrap();
+        self.everything_limited().await;
         self.store.retain("node".to_owned(), 20).await.unwrap();
     }
 

@@ -148,6 +148,7 @@ async fn what_a_pulse_has_not_seen_is_taken_over_soon() {
         messages_max: 3,
         bytes_max: 1_000,
         hands_empty: true,
+        one_by_one: true,
     };
     assert!(matches!(other.lease(request).await.unwrap(), Lease::Claim(_)));
     let look = || TakeOver {

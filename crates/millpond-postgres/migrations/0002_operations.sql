@@ -22,6 +22,13 @@ create table millpond.pause (
     until     bigint
 );
 
+-- The queues that have a limit over all nodes: one row while they have, so that a lease of another queue only sees that
+-- there is none. When the bucket of the rate is full again; without a rate it says nothing.
+create table millpond.queue_limit (
+    queue_id integer primary key,
+    full_at  bigint not null
+);
+
 -- Messages in the log that are not to be worked on (ready) or to be stopped (leased).
 create table millpond.cancel (
     subscription_id integer not null,

@@ -23,8 +23,12 @@ select millpond.partition_of($1, $2, $3) where (select millpond.still_ours(:know
 
 -- name: lease
 -- Served by indexes; see the function.
-select * from millpond.lease($1, $2, $3, $4, $5, $6, $7, $8, $9)
+select * from millpond.lease($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 where (select millpond.still_ours(:known));
+
+-- name: in_hand
+-- Served by indexes; see the function.
+select * from millpond.in_hand($1, $2);
 
 -- name: settle
 -- Served by indexes; see the function.

@@ -28,6 +28,11 @@ impl Bits {
         self.bytes[place / 8] |= 0x80 >> (place % 8);
     }
 
+    /// How many are set.
+    pub(crate) fn count(&self) -> usize {
+        self.bytes.iter().map(|byte| byte.count_ones() as usize).sum()
+    }
+
     /// Whether a bit is set; what is beyond the length is clear.
     pub(crate) fn is_set(&self, place: usize) -> bool {
         self.bytes.get(place / 8).is_some_and(|byte| byte & (0x80 >> (place % 8)) != 0)

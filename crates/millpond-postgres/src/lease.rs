@@ -10,17 +10,39 @@ use uuid::Uuid;
 use crate::append::number;
 use crate::connection::{Connection, Param};
 use crate::error::Tried;
+use crate::limit::lease_limited;
 use crate::sabotage::sabotaged;
 
-/// Asks for the messages of the first part that has some.
-pub(crate) async fn lease(connection: &Connection, request: &LeaseRequest) -> Tried<Lease> {
+/// Whether a queue turned out to have a limit over all nodes.
+pub(crate) enum Limited {
+    /// What was asked for.
+    No(Lease),
+    /// It has, and something is ready: nothing is leased without its claim lock.
+    Yes,
+}
+
+/// Asks for the messages of the first part that has some, within the limits of the queue.
+pub(crate) async fn lease(connection: &mut Connection, request: &LeaseRequest) -> Tried<Lease> {
+    match try_lease(connection, request, false).await? {
+        Limited::No(lease) => Ok(lease),
+        Limited::Yes => lease_limited(connection, request).await,
+    }
+}
+
+/// The same in one statement; `within_limits`: the caller holds the claim lock of the queue and asks for no more than
+/// there is room for.
+pub(crate) async fn try_lease(
+    connection: &Connection,
+    request: &LeaseRequest,
+    within_limits: bool,
+) -> Tried<Limited> {
     let (now, queue) = (connection.now(), number(request.queue));
     let classes: Vec<i16> = request.turns.iter().map(|(class, _)| i16::from(*class)).collect();
     let lanes: Vec<i16> = request.turns.iter().map(|(_, lane)| i16::from(lane.number())).collect();
     let messages_max = request.messages_max.min(CLAIM_MESSAGES_MAX) as i32;
     let bytes_max = i64::try_from(request.bytes_max).unwrap_or(i64::MAX);
     let token = Uuid::from_bytes(request.token.0);
-    let params: [Param<'_>; 9] = [
+    let params: [Param<'_>; 10] = [
         (&now, Type::INT8),
         (&queue, Type::INT4),
         (&classes, Type::INT2_ARRAY),
@@ -30,12 +52,17 @@ pub(crate) async fn lease(connection: &Connection, request: &LeaseRequest) -> Tr
         (&request.hands_empty, Type::BOOL),
         (&token, Type::UUID),
         (&request.worker, Type::TEXT),
+        (&within_limits, Type::BOOL),
     ];
     let rows = connection.rows("lease", &params).await?;
-    let Some(first) = rows.first() else { return Ok(Lease::Empty) };
+    let Some(first) = rows.first() else { return Ok(Limited::No(Lease::Empty)) };
     if first.get::<_, Option<i64>>(4).is_none() {
-        let waits = first.get::<_, Option<i32>>(1).is_some();
-        return Ok(if waits { Lease::EmptyHandsFirst } else { Lease::Paused });
+        let has = |column| first.get::<_, Option<i32>>(column).is_some();
+        return Ok(match (has(0), has(1)) {
+            (_, true) => Limited::No(Lease::EmptyHandsFirst),
+            (true, false) => Limited::Yes,
+            (false, false) => Limited::No(Lease::Paused),
+        });
     }
     let messages = rows.iter().map(leased).collect::<Tried<Vec<_>>>()?;
     let held = ClaimRef {
@@ -45,7 +72,7 @@ pub(crate) async fn lease(connection: &Connection, request: &LeaseRequest) -> Tr
         token: request.token,
     };
     let leased_at = Timestamp::from_micros(first.get(2));
-    Ok(Lease::Claim(Claim { held, messages, leased_at }))
+    Ok(Limited::No(Lease::Claim(Claim { held, messages, leased_at })))
 }
 
 /// A row of `lease` or `log_read_range`. The attempt is counted here: to be in a claim is to be leased.

@@ -3,13 +3,16 @@
 use millpond_core::error::{Code, Error};
 use millpond_core::queue::QueueSettings;
 use millpond_core::store::{Queue, QueueId};
-use millpond_sql::queues::{Stored, check_delivery, delivery_text, has_history, overlaid, settings_text};
+use millpond_sql::queues::{
+    Stored, check_delivery, declared_over, delivery_text, has_history, settings_text,
+};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use crate::append::number;
 use crate::connection::{Connection, Param};
 use crate::error::Tried;
+use crate::limit::note_limit;
 
 /// Stores a declaration, or gives the stored one its settings. What an operator changed at run time stays.
 pub(crate) async fn declare(connection: &Connection, name: &str, settings: &QueueSettings) -> Tried<Queue> {
@@ -18,7 +21,9 @@ pub(crate) async fn declare(connection: &Connection, name: &str, settings: &Queu
         && let Some(id) = add_queue(connection, name, settings, &text).await?
     {
         connection.run("declarations_raise", &[]).await?;
-        return Ok(Queue { id: QueueId(id.into()), name: name.to_owned(), settings: *settings });
+        let queue = Queue { id: QueueId(id.into()), name: name.to_owned(), settings: *settings };
+        note_limit(connection, &queue).await?;
+        return Ok(queue);
     }
     // It was there, or another node has added it at this moment.
     let Some(stored) = stored_queue(connection, name).await? else {
@@ -27,26 +32,27 @@ pub(crate) async fn declare(connection: &Connection, name: &str, settings: &Queu
             .because(why)
             .into());
     };
-    let Stored { mut queue, declared: before, delivery, changes } = stored;
-    check_delivery(name, &delivery, settings.delivery)?;
-    if before != *settings {
-        queue.settings = overlaid(name, settings, &changes)?;
-        set_queue(connection, queue.id, settings, has_history(&queue.settings)).await?;
-        connection.run("declarations_raise", &[]).await?;
+    check_delivery(name, &stored.delivery, settings.delivery)?;
+    if stored.declared == settings.over(&stored.declared) {
+        return Ok(stored.queue);
     }
+    let Some(stored) = locked_queue(connection, name).await? else { return Ok(stored.queue) };
+    let Stored { mut queue, declared: before, changes, .. } = stored;
+    let settings = settings.over(&before);
+    queue.settings = declared_over(name, &settings, &changes)?;
+    set_queue(connection, &queue, &settings).await?;
+    connection.run("declarations_raise", &[]).await?;
     Ok(queue)
 }
 
-/// Writes a declaration, and whether finished claims leave a row of history.
-pub(crate) async fn set_queue(
-    connection: &Connection,
-    id: QueueId,
-    declared: &QueueSettings,
-    history: bool,
-) -> Tried<()> {
-    let text = settings_text(declared)?;
-    let params: [Param<'_>; 3] = [(&number(id), Type::INT4), (&text, Type::TEXT), (&history, Type::BOOL)];
-    connection.run("queue_set", &params).await.map(drop)
+/// Writes a declaration, and of the settings that count what statements read by themselves: whether finished claims leave
+/// a row of history, and whether the queue has a limit.
+pub(crate) async fn set_queue(connection: &Connection, queue: &Queue, declared: &QueueSettings) -> Tried<()> {
+    let (text, history) = (settings_text(declared)?, has_history(&queue.settings));
+    let params: [Param<'_>; 3] =
+        [(&number(queue.id), Type::INT4), (&text, Type::TEXT), (&history, Type::BOOL)];
+    connection.run("queue_set", &params).await?;
+    note_limit(connection, queue).await
 }
 
 /// `None`: another node was first.
@@ -84,6 +90,12 @@ pub(crate) async fn readable_queue(connection: &Connection, id: i32) -> Tried<Op
 pub(crate) async fn stored_queue(connection: &Connection, name: &str) -> Tried<Option<Stored>> {
     let row = connection.row_if_any("queue_by_name", &[(&name, Type::TEXT)]).await?;
     Ok(row.as_ref().map(queue_row).transpose()?)
+}
+
+/// The same, and nobody else changes it meanwhile: what is sticky in it is never lowered by a change that was read before.
+pub(crate) async fn locked_queue(connection: &Connection, name: &str) -> Tried<Option<Stored>> {
+    connection.row_if_any("queue_lock", &[(&name, Type::TEXT)]).await?;
+    stored_queue(connection, name).await
 }
 
 /// All declared queues, by name. One that this release cannot read takes no other along: it is left out, and says why

@@ -123,6 +123,22 @@ pub fn overlaid(
     merged.map_err(|error| internal(&format!("read the changed settings of queue `{name}`"), error))
 }
 
+/// Declared settings with changes over them, as [`overlaid`] has them. A declaration that cannot work beside what an
+/// operator changed, or beside an `exclusive` that was declared before, is refused.
+///
+/// # Errors
+///
+/// `invalid-config`; `internal` when a change is none that its setting can have.
+pub fn declared_over(
+    name: &str,
+    declared: &QueueSettings,
+    changes: &Map<String, Value>,
+) -> Result<QueueSettings, Error> {
+    let settings = overlaid(name, declared, changes)?;
+    settings.check_together(name)?;
+    Ok(settings)
+}
+
 /// Refuses a setting that does not exist, that is fixed, or whose value is none of its kind.
 ///
 /// # Errors

@@ -46,6 +46,10 @@ pub async fn queue_views<R: Reader>(connection: &R) -> Tried<R, Vec<QueueView>> 
     for (id, view) in &mut views {
         view.paused_by = holding(&pauses, *id);
     }
+    for row in connection.rows("limit_list", &[]).await? {
+        let full_at = row.get(1);
+        change(&mut views, &row, |view| view.rate_until = view.settings.limits().rate_until(full_at, now));
+    }
     for row in connection.rows("setting_list", &[]).await? {
         change(&mut views, &row, |view| view.changes.push(setting_change(&row)));
     }
@@ -79,6 +83,7 @@ fn empty(queue: Queue) -> QueueView {
         listeners: 0,
         changes: Vec::new(),
         paused_by: Vec::new(),
+        rate_until: None,
     }
 }
 

@@ -1,5 +1,6 @@
 -- 0003_publishing
--- Why:      programs in any language publish with plain SQL, within their own transaction (docs/sql.md).
+-- Why:      programs in any language publish with plain SQL, within their own transaction (docs/sql.md); hooks of dead
+--           letters; limits of a queue over all nodes.
 -- Breaking: no. Nodes of an earlier release stop: they do not know it.
 -- Locks:    none for long; it makes new things only.
 
@@ -201,3 +202,10 @@ alter table millpond_queue add column hooked integer not null default 0;
 alter table millpond_dead_letter add column hook_tries integer not null default 0;
 alter table millpond_dead_letter add column hook_until integer not null default 0;
 create index millpond_dead_letter_hook on millpond_dead_letter (queue_id, hook_until) where hook = 'pending';
+
+-- The queues that have a limit over all nodes: one row while they have, so that a lease of another queue only sees that
+-- there is none. When the bucket of the rate is full again, in microseconds; without a rate it says nothing.
+create table millpond_queue_limit (
+    queue_id integer primary key,
+    full_at  integer not null
+) strict;

@@ -9,6 +9,11 @@ order by to_offset desc limit 1;
 insert into millpond_claim (subscription_id, partition, to_offset, from_offset, token, worker, leased_at, done, runs)
 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, x'', x'');
 
+-- name: claim_live
+-- The live claims of a queue that has a limit; the store counts what their done sets leave. Served by the primary key:
+-- live claims, and a marker for each partition.
+select from_offset, to_offset, done from millpond_claim where subscription_id = ?1 and token is not null;
+
 -- name: claim_get
 -- Served by the primary key.
 select from_offset, token, worker, leased_at, done, runs from millpond_claim

@@ -32,9 +32,11 @@ set reason = excluded.reason, actor = excluded.actor, until = excluded.until,
 -- Served by the primary key. A pause that is over by itself is no pause.
 delete from millpond_pause where queue_id = ?1 returning until is null or until > ?2;
 
--- name: pause_holds
--- Asked with every lease. Served by the primary key.
-select exists (select 1 from millpond_pause where queue_id in (0, ?1) and (until is null or until > ?2));
+-- name: lease_gate
+-- Asked with every lease: whether a pause holds the queue, and whether it has a limit over all nodes. Served by the
+-- primary keys.
+select exists (select 1 from millpond_pause where queue_id in (0, ?1) and (until is null or until > ?2)),
+       exists (select 1 from millpond_queue_limit where queue_id = ?1);
 
 -- name: pause_list
 -- Walks the pauses: at most one for each queue.

@@ -27,6 +27,27 @@ values (:name, :delivery, :settings, :now) returning id;
 -- Served by the primary key.
 update millpond_queue set settings = :settings where id = :id;
 
+-- name: limit_add
+-- The queue has a limit: its bucket is full. What is there stays as it is.
+-- What is there is served by the primary key.
+insert into millpond_queue_limit (queue_id, full_at) values (:queue, 0) on conflict (queue_id) do nothing;
+
+-- name: limit_drop
+-- Served by the primary key.
+delete from millpond_queue_limit where queue_id = :queue;
+
+-- name: limit_get
+-- Served by the primary key.
+select full_at from millpond_queue_limit where queue_id = :queue;
+
+-- name: limit_charge
+-- Served by the primary key.
+update millpond_queue_limit set full_at = :full_at where queue_id = :queue;
+
+-- name: limit_list
+-- Walks the queues that have limits.
+select queue_id, full_at from millpond_queue_limit;
+
 -- name: subscription_add
 insert into millpond_subscription (queue_id, name) values (:queue, '') returning id;
 

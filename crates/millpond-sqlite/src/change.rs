@@ -33,6 +33,7 @@ impl Tx<'_> {
         for (setting, value) in settings {
             self.write_change(queue.id, setting, value.as_ref(), act)?;
         }
+        self.note_limit(&queue)?;
         self.raise_declarations()?;
         self.audit(act, settings.len() as u64)?;
         Ok(queue)

@@ -176,6 +176,11 @@ impl Tx<'_> {
         Ok((top.next_offset, Timestamp::from_micros(published_at)))
     }
 
+    /// The offset that the next message of a partition will have.
+    pub(crate) fn next_offset(&self, partition: i64) -> Tried<i64> {
+        Ok(self.stored_top(partition)?.next_offset)
+    }
+
     fn stored_top(&self, partition: i64) -> Tried<Top> {
         let named = rusqlite::named_params! { ":partition": partition };
         let row = |row: &rusqlite::Row<'_>| {

@@ -18,6 +18,7 @@ use crate::connect::{SqliteStore, at_one_moment};
 use crate::dead_letters::{dead_letters, groups};
 use crate::error::Tried;
 use crate::info::info;
+use crate::limit::{buckets, unsettled};
 use crate::log::pulse;
 use crate::message::{instant, message_view};
 use crate::messages::messages;
@@ -96,10 +97,8 @@ fn queue_views(conn: &Connection, now: Timestamp) -> Tried<Vec<QueueView>> {
         });
     }
     each(conn, "inspect_leased", [], |row| {
-        let (from, to, done): (i64, i64, Vec<u8>) = (row.get(1)?, row.get(2)?, row.get(3)?);
-        let settled: u32 = done.iter().map(|byte| byte.count_ones()).sum();
-        let unsettled = (to - from + 1).unsigned_abs().saturating_sub(u64::from(settled));
-        change(&mut views, QueueId(row.get(0)?), |view| view.leased += unsettled);
+        let unsettled = unsettled(row, 1)?;
+        change(&mut views, QueueId(row.get(0)?), |view| view.leased += unsettled as u64);
         Ok(())
     })?;
     each(conn, "inspect_outbox", [], |row| {
@@ -122,6 +121,9 @@ fn queue_views(conn: &Connection, now: Timestamp) -> Tried<Vec<QueueView>> {
     let pauses = pauses(conn, now)?;
     for (id, view) in &mut views {
         view.paused_by = holding(&pauses, *id);
+    }
+    for (id, full_at) in buckets(conn)? {
+        change(&mut views, id, |view| view.rate_until = view.settings.limits().rate_until(full_at, now));
     }
     for (id, changed) in setting_changes(conn)? {
         change(&mut views, id, |view| view.changes.push(changed));
@@ -152,6 +154,7 @@ fn empty(queue: Queue) -> QueueView {
         listeners: 0,
         changes: Vec::new(),
         paused_by: Vec::new(),
+        rate_until: None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use millpond_core::message::{Leased, MessageId, Offset};
 use millpond_core::pick::Lane;
-use millpond_core::store::{CLAIM_MESSAGES_MAX, Claim, ClaimRef, Lease, LeaseRequest};
+use millpond_core::store::{CLAIM_MESSAGES_MAX, Claim, ClaimRef, Lease, LeaseRequest, QueueId};
 use millpond_core::time::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
@@ -13,12 +13,25 @@ use crate::sabotage::sabotaged;
 use crate::sql::sql;
 use crate::writer::Tx;
 
+/// What may hold a queue.
+struct Gate {
+    paused: bool,
+    /// It has a limit over all nodes.
+    limited: bool,
+}
+
 impl Tx<'_> {
-    /// Takes from the first part that has messages.
+    /// Takes from the first part that has messages, if no pause holds them, and within the limits of the queue.
     pub(crate) fn lease(&mut self, request: &LeaseRequest) -> Tried<Lease> {
-        if self.is_paused(request.queue)? {
-            return Ok(Lease::Paused);
+        match self.gate(request.queue)? {
+            Gate { paused: true, .. } => Ok(Lease::Paused),
+            Gate { limited: true, .. } => self.lease_limited(request),
+            Gate { .. } => self.lease_turns(request),
         }
+    }
+
+    /// Takes from the first part that has messages.
+    pub(crate) fn lease_turns(&mut self, request: &LeaseRequest) -> Tried<Lease> {
         for (class, lane) in &request.turns {
             let part = Part { queue: request.queue, class: *class, lane: *lane };
             let Some(partition) = self.known_partition(part)? else { continue };
@@ -28,6 +41,13 @@ impl Tx<'_> {
             }
         }
         Ok(Lease::Empty)
+    }
+
+    /// What may hold a queue.
+    fn gate(&self, queue: QueueId) -> Tried<Gate> {
+        let mut gate = self.conn.prepare_cached(sql("lease_gate"))?;
+        let row = |row: &Row<'_>| Ok(Gate { paused: row.get(0)?, limited: row.get(1)? });
+        Ok(gate.query_row(params![queue.0, self.now.as_micros()], row)?)
     }
 
     fn lease_part(&mut self, request: &LeaseRequest, partition: i64, lane: Lane) -> Tried<Lease> {

@@ -23,6 +23,7 @@ mod info;
 mod inspect;
 mod lane;
 mod lease;
+mod limit;
 mod location;
 mod log;
 mod merge;

@@ -50,12 +50,6 @@ impl Tx<'_> {
         Ok(left.into_iter().map(|(_, pause)| pause).collect())
     }
 
-    /// Whether a pause holds a queue.
-    pub(crate) fn is_paused(&self, queue: QueueId) -> Tried<bool> {
-        let mut holds = self.conn.prepare_cached(sql("pause_holds"))?;
-        Ok(holds.query_row(params![queue.0, self.now.as_micros()], |row| row.get(0))?)
-    }
-
     /// What nodes remember of queues is old from here on.
     pub(crate) fn raise_declarations(&self) -> Tried<()> {
         self.conn.prepare_cached(sql("declarations_raise"))?.execute([])?;

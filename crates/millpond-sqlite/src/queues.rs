@@ -3,7 +3,7 @@
 use millpond_core::error::{Code, Error};
 use millpond_core::queue::{HistoryLevel, QueueSettings};
 use millpond_core::store::{Queue, QueueId};
-use millpond_sql::queues::{Stored, check_delivery, delivery_text, overlaid, settings_text};
+use millpond_sql::queues::{Stored, check_delivery, declared_over, delivery_text, settings_text};
 use rusqlite::{Connection, OptionalExtension, Row, named_params};
 
 use crate::error::Tried;
@@ -13,19 +13,22 @@ use crate::writer::Tx;
 impl Tx<'_> {
     /// Stores a declaration, or gives the stored one its settings.
     pub(crate) fn declare(&mut self, name: &str, settings: &QueueSettings) -> Tried<Queue> {
-        let text = settings_text(settings)?;
         let Some(Stored { mut queue, declared: before, delivery, changes }) = stored_queue(self.conn, name)?
         else {
             self.raise_declarations()?;
-            return self.add_queue(name, settings, &text);
+            let queue = self.add_queue(name, settings, &settings_text(settings)?)?;
+            self.note_limit(&queue)?;
+            return Ok(queue);
         };
         check_delivery(name, &delivery, settings.delivery)?;
-        if before != *settings {
-            let set = named_params! { ":settings": text, ":id": queue.id.0 };
-            self.conn.prepare_cached(sql("queue_set"))?.execute(set)?;
-            self.raise_declarations()?;
+        let settings = settings.over(&before);
+        if before != settings {
             // What an operator changed at run time stays.
-            queue.settings = overlaid(name, settings, &changes)?;
+            queue.settings = declared_over(name, &settings, &changes)?;
+            let set = named_params! { ":settings": settings_text(&settings)?, ":id": queue.id.0 };
+            self.conn.prepare_cached(sql("queue_set"))?.execute(set)?;
+            self.note_limit(&queue)?;
+            self.raise_declarations()?;
         }
         Ok(queue)
     }

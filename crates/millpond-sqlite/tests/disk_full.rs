@@ -79,6 +79,7 @@ async fn lease(store: &SqliteStore, queue: &Queue, token: u8) -> Option<Claim> {
         messages_max: 16,
         bytes_max: usize::MAX,
         hands_empty: true,
+        one_by_one: true,
     };
     match store.lease(request).await.unwrap() {
         Lease::Claim(claim) => Some(claim),

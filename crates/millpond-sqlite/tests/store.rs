@@ -174,6 +174,7 @@ impl Fixture {
             messages_max,
             bytes_max: usize::MAX,
             hands_empty,
+            one_by_one: true,
         }
     }
 

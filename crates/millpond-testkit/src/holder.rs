@@ -22,12 +22,19 @@ pub struct Holder {
     store: Arc<dyn Store>,
     name: String,
     queue: Arc<Queue>,
+    one_by_one: bool,
 }
 
 impl Holder {
     /// A worker of `queue` with a name of its own.
     pub fn new(store: Arc<dyn Store>, queue: Arc<Queue>) -> Self {
-        Self { store, name: format!("holder-{}-{}", std::process::id(), number()), queue }
+        Self { store, name: format!("holder-{}-{}", std::process::id(), number()), queue, one_by_one: true }
+    }
+
+    /// The same, which may handle the messages of a claim at once.
+    #[must_use]
+    pub fn at_once(self) -> Self {
+        Self { one_by_one: false, ..self }
     }
 
     /// Renews its lease.
@@ -68,6 +75,7 @@ impl Holder {
             messages_max,
             bytes_max: usize::MAX,
             hands_empty,
+            one_by_one: self.one_by_one,
         };
         self.store.lease(request).await.expect("a lease is answered")
     }

@@ -184,6 +184,7 @@ impl Fixture {
             messages_max,
             bytes_max: usize::MAX,
             hands_empty: true,
+            one_by_one: true,
         }
     }
 

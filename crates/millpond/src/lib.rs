@@ -13,6 +13,7 @@ pub mod sqlite;
 pub use millpond_core::backoff::{Backoff, Jitter};
 pub use millpond_core::buffer::Buffer;
 pub use millpond_core::error::{Code, Error, ErrorKind, Result};
+pub use millpond_core::limit::Rate;
 pub use millpond_core::message::{Due, Headers, MessageId};
 pub use millpond_core::poll::PollSettings;
 pub use millpond_core::queue::{HistoryLevel, QueueSettings, Transactional};

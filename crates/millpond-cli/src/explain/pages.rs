@@ -61,9 +61,10 @@ pages! {
         "PREPARED_TRANSACTIONS"
         "PROCESSING_TIMEOUT_TOO_SHORT" "QUEUE_PAUSED" "QUEUE_WITHOUT_LISTENER" "REPLICATION_SLOTS"
         "SLOTS_STUCK" "SYNCHRONOUS_COMMIT_OFF" "SYNCHRONOUS_NORMAL" "TIMED_OUT_PROCESSING" "WORKER_HEARTBEAT_STALE" "asked" "behind"
-        "cancelled" "commit-unknown" "dead" "done" "error" "exhausted" "handoff-failed" "ignored"
+        "cancelled" "commit-unknown" "concurrency-limit" "dead" "done" "error" "exclusive-busy" "exhausted"
+        "handoff-failed" "ignored"
         "lease-exhausted" "lease-expired" "leased" "limited" "no-free-slots" "no-handler"
-        "no-listener-expired" "no-listener" "not-relayed" "panic" "paused" "purged" "ready"
+        "no-listener-expired" "no-listener" "not-relayed" "panic" "paused" "purged" "rate-limited" "ready"
         "refused" "releases-exhausted" "retry-until" "retrying" "scheduled" "shutdown" "snooze"
         "snoozed" "suspect-waits" "timeout" "too-old" "undecodable" "unknown-id"
         "unsupported-payload" "worker-dead";

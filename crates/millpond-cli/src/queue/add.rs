@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use millpond::{Backoff, Code, HistoryLevel, Pond, Queue, QueueSettings, Transactional};
+use millpond::{Backoff, Code, HistoryLevel, Pond, Queue, QueueSettings, Rate, Transactional};
 use serde::Serialize;
 
-use super::{backoff, view};
+use super::{backoff, rate, view};
 use crate::args::{Limit, count, duration, limit, size};
 use crate::exit::{Done, Failure};
 use crate::{Context, open};
@@ -30,7 +30,9 @@ A queue that is there keeps every setting that is not named.
 Examples:
   millpond queue add mail
   millpond queue add mail --attempts-max 8 --backoff 1s..5m
-  millpond queue add reports --timeout none --lease 2m --concurrency-per-node 2";
+  millpond queue add reports --timeout none --lease 2m --concurrency-per-node 2
+  millpond queue add ledger --exclusive
+  millpond queue add sms --concurrency 4 --rate 30/1m";
 
 /// Settings that were named.
 #[derive(Debug, clap::Args)]
@@ -63,6 +65,15 @@ struct Changes {
     /// Handlers that one worker runs at once [default: what the worker says]
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     concurrency_per_node: Option<u32>,
+    /// One message at a time over all workers. `queue set NAME exclusive=false` ends it
+    #[arg(long)]
+    exclusive: bool,
+    /// Messages in hand at once over all workers [default: as many as they take]
+    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    concurrency: Option<u32>,
+    /// Messages in a time over all workers, such as `30/1m`: 30 at once after a rest, then one each 2s [default: no limit]
+    #[arg(long, value_name = "N/PERIOD", value_parser = rate::parse, allow_negative_numbers = true)]
+    rate: Option<Rate>,
     /// How much of the run log is kept [default: all]
     #[arg(long, value_enum)]
     events: Option<Events>,
@@ -108,6 +119,9 @@ impl Changes {
             retention: self.retention.unwrap_or(settings.retention),
             dedup_window: self.dedup_window.unwrap_or(settings.dedup_window),
             concurrency_per_node: self.concurrency_per_node.or(settings.concurrency_per_node),
+            exclusive: self.exclusive || settings.exclusive,
+            concurrency: self.concurrency.or(settings.concurrency),
+            rate: self.rate.or(settings.rate),
             events: match self.events {
                 Some(Events::All) => HistoryLevel::All,
                 Some(Events::Failures) => HistoryLevel::Failures,

@@ -54,12 +54,15 @@ Workers hear of it within their polling interval. What is set wins over the decl
 later, until `queue unset`.
 
 Settings: attempts_max backoff lease timeout message_limit retention dedup_window releases_max concurrency_per_node
-events; timeout and concurrency_per_node may be `none`.
+exclusive concurrency rate events; timeout, concurrency_per_node, concurrency and rate may be `none`. A queue that was
+declared as exclusive stays so, whatever is declared later, until it is set to false here.
 
 Examples:
   millpond queue set mail attempts_max=3 timeout=10m
   millpond queue set mail backoff=1s..5m --reason 'the mail server is slow today'
-  millpond queue set reports concurrency_per_node=2 --dry-run";
+  millpond queue set reports concurrency_per_node=2 --dry-run
+  millpond queue set sms rate=30/1m --reason 'what the provider allows'
+  millpond queue set ledger exclusive=false";
 
 const UNSET_EXAMPLES: &str = "\
 Examples:

@@ -4,11 +4,11 @@ use millpond::text::{format_duration, format_size, nearest};
 use millpond::{HistoryLevel, QueueSettings};
 use serde_json::Value;
 
-use super::backoff;
+use super::{backoff, rate};
 use crate::args::{count, duration, limit, size};
 
 /// Every setting that can be changed, in the order in which it is shown.
-pub(super) const NAMES: [&str; 10] = [
+pub(super) const NAMES: [&str; 13] = [
     "attempts_max",
     "backoff",
     "lease",
@@ -18,6 +18,9 @@ pub(super) const NAMES: [&str; 10] = [
     "dedup_window",
     "releases_max",
     "concurrency_per_node",
+    "exclusive",
+    "concurrency",
+    "rate",
     "events",
 ];
 
@@ -64,6 +67,17 @@ pub(super) fn with(mut settings: QueueSettings, name: &str, value: &str) -> Resu
         "releases_max" => settings.releases_max = count(value)?,
         "concurrency_per_node" if absent => settings.concurrency_per_node = None,
         "concurrency_per_node" => settings.concurrency_per_node = Some(count(value)?),
+        "exclusive" => {
+            settings.exclusive = match value {
+                "true" => true,
+                "false" => false,
+                _ => return Err(format!("`{value}` is not known; write true or false")),
+            }
+        }
+        "concurrency" if absent => settings.concurrency = None,
+        "concurrency" => settings.concurrency = Some(count(value)?),
+        "rate" if absent => settings.rate = None,
+        "rate" => settings.rate = Some(rate::parse(value)?),
         "events" => {
             settings.events = match value {
                 "all" => HistoryLevel::All,
@@ -89,6 +103,9 @@ pub(super) fn text(settings: &QueueSettings, name: &str) -> String {
         "dedup_window" => format_duration(settings.dedup_window),
         "releases_max" => settings.releases_max.to_string(),
         "concurrency_per_node" => none(settings.concurrency_per_node.map(|count| count.to_string())),
+        "exclusive" => settings.exclusive.to_string(),
+        "concurrency" => none(settings.concurrency.map(|count| count.to_string())),
+        "rate" => none(settings.rate.map(rate::show)),
         "events" => match settings.events {
             HistoryLevel::All => "all".to_owned(),
             HistoryLevel::Failures => "failures".to_owned(),
@@ -138,10 +155,18 @@ mod tests {
             ("timeout=10", "timeout: `10` needs a unit"),
             ("delivery=ordered", "fixed for the life of a queue"),
             ("events=some", "write all or failures"),
+            ("exclusive=yes", "write true or false"),
+            ("concurrency=0", "concurrency: write a whole number from 1"),
+            ("rate=30", "rate: `30` has no `/`"),
         ] {
             let why = assignment(text).unwrap_err();
             assert!(why.contains(part), "{text}: {why}");
         }
         assert_eq!(assignment("timeout = none"), Ok(("timeout", "none".to_owned())));
+        let limited = [("exclusive", "true"), ("concurrency", "4"), ("rate", "30/1m")];
+        for (name, value) in limited {
+            let settings = with(QueueSettings::DEFAULT, name, value).unwrap();
+            assert_eq!(text(&settings, name), value);
+        }
     }
 }

@@ -6,7 +6,7 @@ use millpond::view::{Pause, QueueView, Scope, SettingChange};
 use millpond::{HistoryLevel, QueueSettings, Timestamp, Transactional};
 use serde::Serialize;
 
-use super::{backoff, setting};
+use super::{backoff, rate, setting};
 use crate::output::{Column, Times, clean};
 use crate::{instant, span};
 
@@ -102,6 +102,9 @@ pub(super) struct Settings {
     dedup_window_ms: u64,
     releases_max: u32,
     concurrency_per_node: Option<u32>,
+    exclusive: bool,
+    concurrency: Option<u32>,
+    rate: Option<String>,
     events: &'static str,
     #[serde(skip)]
     stored: QueueSettings,
@@ -173,6 +176,9 @@ impl From<QueueSettings> for Settings {
             dedup_window_ms: span::millis(stored.dedup_window),
             releases_max: stored.releases_max,
             concurrency_per_node: stored.concurrency_per_node,
+            exclusive: stored.exclusive,
+            concurrency: stored.concurrency,
+            rate: stored.rate.map(rate::show),
             events: match stored.events {
                 HistoryLevel::All => "all",
                 HistoryLevel::Failures => "failures",

@@ -326,6 +326,7 @@ pub(super) mod tests {
             listeners: 1,
             changes: Vec::new(),
             paused_by: Vec::new(),
+            rate_until: None,
         }
     }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use millpond::state::State;
+use millpond::text::format_duration;
 use millpond::view::{MessageRow, MessageView, Pause, QueueView, WorkerView};
 use millpond::{MessageId, Timestamp};
 use millpond_core::hints::{coarse, is_live, knows, pause_action, pause_text};
@@ -12,6 +13,9 @@ use serde::Serialize;
 use super::instant;
 use super::rates::{self, Rate};
 use crate::paste::Paste;
+
+/// Workers that are named as those that hold the room.
+const HOLDERS_MAX: usize = 3;
 
 /// What is known, of one moment.
 pub(super) struct Facts<'a> {
@@ -26,6 +30,8 @@ pub(super) struct Facts<'a> {
     pub(super) rates: &'a [Rate],
     /// What runs in the queue, the longest first.
     pub(super) running: &'a [MessageRow],
+    /// Who has messages of the queue in hand, and how many, the most first.
+    pub(super) holders: &'a [(String, usize)],
     pub(super) paste: &'a Paste,
 }
 
@@ -196,6 +202,7 @@ fn ready(facts: &Facts<'_>, message: &MessageView) -> Vec<Cause> {
         let text = format!("workers died with it in hand, so it runs {company}");
         causes.push(Cause::new("suspect-waits", text).action(facts.paste("worker list")));
     }
+    causes.extend(limited(facts));
     causes.extend(behind(facts, message));
     causes.extend(no_free_slots(facts));
     if causes.is_empty() {
@@ -286,6 +293,47 @@ fn behind(facts: &Facts<'_>, message: &MessageView) -> Option<Cause> {
     };
     let queue = facts.queue.map_or(message.queue.as_str(), |queue| &queue.name);
     Some(Cause::new("behind", text).action(facts.paste(&format!("why {queue}"))))
+}
+
+/// What the limits of the queue say that hold over all nodes.
+fn limited(facts: &Facts<'_>) -> Vec<Cause> {
+    let Some(queue) = facts.queue else { return Vec::new() };
+    let action = || facts.paste(&format!("queue show {}", queue.name));
+    let mut causes = Vec::new();
+    if queue.settings.exclusive && 0 < queue.leased {
+        let text = format!("queue `{}` is exclusive, and {} in hand", queue.name, holders(facts));
+        causes.push(Cause::new("exclusive-busy", text).action(facts.paste("worker list")));
+    }
+    if let Some(limit) = queue.settings.concurrency.filter(|limit| u64::from(*limit) <= queue.leased) {
+        let most = if limit == 1 { "1 message".to_owned() } else { format!("{limit} messages") };
+        let text = format!("at most {most} of queue `{}` may be in hand, and {}", queue.name, holders(facts));
+        causes.push(Cause::new("concurrency-limit", text).action(action()));
+    }
+    if let (Some(rate), Some(until)) = (queue.settings.rate, queue.rate_until.filter(|at| facts.now < *at)) {
+        let text = format!(
+            "queue `{}` has leased what its rate of {} in {} allows; there is room in {}",
+            queue.name,
+            rate.count,
+            format_duration(rate.period),
+            coarse(until.since(facts.now))
+        );
+        causes.push(Cause::new("rate-limited", text).until(Some(until)).action(action()));
+    }
+    causes
+}
+
+/// Who has how many, as far as is known. What a silent worker has is its own until another one takes it over.
+fn holders(facts: &Facts<'_>) -> String {
+    let leased = facts.queue.map_or(0, |queue| queue.leased);
+    let holder = |(worker, count): &(String, usize)| {
+        let silent = !facts.workers.iter().any(|known| known.id == *worker && is_live(known, facts.now));
+        let silent = if silent { ", which is silent: it waits to be taken over" } else { "" };
+        format!("worker {worker} has {count}{silent}")
+    };
+    match facts.holders {
+        [] => format!("{leased} are"),
+        known => known.iter().take(HOLDERS_MAX).map(holder).collect::<Vec<_>>().join(", "),
+    }
 }
 
 fn no_free_slots(facts: &Facts<'_>) -> Option<Cause> {
@@ -448,6 +496,7 @@ mod tests {
             listeners: 0,
             changes: Vec::new(),
             paused_by: Vec::new(),
+            rate_until: None,
         }
     }
 
@@ -459,6 +508,10 @@ mod tests {
         paused_by: Vec<Pause>,
         rates: Vec<Rate>,
         running: Vec<MessageRow>,
+        holders: Vec<(String, usize)>,
+        settings: QueueSettings,
+        leased: u64,
+        rate_until: Option<Timestamp>,
     }
 
     #[track_caller]
@@ -468,7 +521,13 @@ mod tests {
         around: Around,
         expected: &[(&str, &str)],
     ) -> Why {
-        let queue = QueueView { paused_by: around.paused_by, ..queue() };
+        let queue = QueueView {
+            paused_by: around.paused_by,
+            settings: around.settings,
+            leased: around.leased,
+            rate_until: around.rate_until,
+            ..queue()
+        };
         let why = decide(&Facts {
             id: ID.parse().unwrap(),
             now: NOW,
@@ -477,6 +536,7 @@ mod tests {
             workers,
             rates: &around.rates,
             running: &around.running,
+            holders: &around.holders,
             paste: &Paste::default(),
         });
         let found: Vec<_> = why.causes.iter().map(|cause| (cause.code, cause.text.as_str())).collect();
@@ -710,6 +770,53 @@ mod tests {
         check_with(Some(message(State::Ready)), &[worker(2), worker(2)], around, &[("no-free-slots", &text)]);
         let free = "nothing holds it: it will be leased at the next poll";
         check(Some(message(State::Ready)), &[worker(2), worker(1)], &[("ready", free)]);
+    }
+
+    #[test]
+    fn what_a_limit_of_the_queue_holds_says_who_has_the_room() {
+        let limited = |settings, leased, holders: &[(&str, usize)]| Around {
+            settings,
+            leased,
+            holders: holders.iter().map(|(worker, count)| ((*worker).to_owned(), *count)).collect(),
+            ..Around::default()
+        };
+        let exclusive = QueueSettings { exclusive: true, ..QueueSettings::DEFAULT };
+        let why = check_with(
+            Some(message(State::Ready)),
+            &[worker(1)],
+            limited(exclusive, 1, &[("w1", 1)]),
+            &[("exclusive-busy", "queue `mail` is exclusive, and worker w1 has 1 in hand")],
+        );
+        assert_eq!(actions(&why), [Some("millpond worker list")]);
+        let silent = WorkerView { id: "w2".into(), lease_until: at(999), ..worker(0) };
+        let four = QueueSettings { concurrency: Some(4), ..QueueSettings::DEFAULT };
+        let text = "at most 4 messages of queue `mail` may be in hand, and worker w1 has 3, worker w2 has 1, which is \
+                    silent: it waits to be taken over";
+        let holders = [("w1", 3), ("w2", 1)];
+        let why = check_with(
+            Some(message(State::Ready)),
+            &[worker(1), silent],
+            limited(four, 4, &holders),
+            &[("concurrency-limit", text)],
+        );
+        assert_eq!(actions(&why), [Some("millpond queue show mail")]);
+        let free = [("ready", "nothing holds it: it will be leased at the next poll")];
+        check_with(Some(message(State::Ready)), &[worker(1)], limited(four, 3, &[("w1", 3)]), &free);
+        check_with(Some(message(State::Ready)), &[worker(1)], limited(exclusive, 0, &[]), &free);
+    }
+
+    #[test]
+    fn what_a_rate_holds_says_when_there_is_room() {
+        let rate = millpond::Rate { count: 30, period: Duration::from_secs(60) };
+        let settings = QueueSettings { rate: Some(rate), ..QueueSettings::DEFAULT };
+        let around = |rate_until| Around { settings, rate_until, ..Around::default() };
+        let text = "queue `mail` has leased what its rate of 30 in 1m allows; there is room in 2s";
+        let ready = || Some(message(State::Ready));
+        let why = check_with(ready(), &[worker(1)], around(Some(at(1_002))), &[("rate-limited", text)]);
+        assert_eq!(why.causes[0].until, Some(at(1_002)));
+        let free = [("ready", "nothing holds it: it will be leased at the next poll")];
+        check_with(ready(), &[worker(1)], around(None), &free);
+        check_with(ready(), &[worker(1)], around(Some(at(1_000))), &free);
     }
 
     #[test]

@@ -120,6 +120,10 @@ pub(super) struct PauseShown {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Limits {
     pub(super) concurrency_per_node: Option<u32>,
+    pub(super) exclusive: bool,
+    pub(super) concurrency: Option<u32>,
+    pub(super) rate_messages: Option<u32>,
+    pub(super) rate_period_ms: Option<u64>,
     pub(super) timeout_ms: Option<u64>,
     pub(super) attempts_max: u32,
     pub(super) message_limit_bytes: u64,
@@ -156,6 +160,10 @@ pub(super) fn slow(facts: &Facts<'_>) -> Slow {
         paused_by: queue.paused_by.iter().map(pause).collect(),
         limits: Limits {
             concurrency_per_node: queue.settings.concurrency_per_node,
+            exclusive: queue.settings.exclusive,
+            concurrency: queue.settings.concurrency,
+            rate_messages: queue.settings.rate.map(|rate| rate.count),
+            rate_period_ms: queue.settings.rate.map(|rate| millis(rate.period)),
             timeout_ms: queue.settings.timeout.map(millis),
             attempts_max: queue.settings.attempts_max,
             message_limit_bytes: queue.settings.message_limit(),
@@ -242,6 +250,9 @@ fn advice(facts: &Facts<'_>, slots: &Slots) -> Advice {
         };
         return say("nothing-slow", false, text, None);
     }
+    if let Some((code, why)) = limit_of_all(facts) {
+        return not(code, format!("{why}{}", pace(facts)), Some(format!("queue show {name}")));
+    }
     if slots.slots <= slots.busy {
         let all = format!("all {} slots are busy", slots.slots);
         let text = format!("more workers would help: {all}{}", pace(facts));
@@ -280,6 +291,21 @@ fn failures(facts: &Facts<'_>) -> Option<String> {
             hour.dead
         )
     })
+}
+
+/// What holds the queue over all workers, however many there are.
+fn limit_of_all(facts: &Facts<'_>) -> Option<(&'static str, String)> {
+    let (queue, settings) = (facts.queue, facts.queue.settings);
+    if settings.exclusive && 0 < queue.leased {
+        return Some(("exclusive-busy", "it is exclusive, one message at a time, and busy".to_owned()));
+    }
+    if let Some(limit) = settings.concurrency.filter(|limit| u64::from(*limit) <= queue.leased) {
+        let why = format!("concurrency {limit} holds for all of them together, and is reached");
+        return Some(("concurrency-limit", why));
+    }
+    let rate = settings.rate.filter(|_| queue.rate_until.is_some_and(|until| facts.now < until))?;
+    let period = format_duration(rate.period);
+    Some(("rate-limited", format!("its rate of {} in {period} holds for all of them together", rate.count)))
 }
 
 /// Each worker runs as many of this queue as it may.
@@ -371,10 +397,14 @@ impl Slots {
 
 impl Limits {
     fn text(&self) -> String {
-        let at_once = match self.concurrency_per_node {
-            Some(limit) => format!("at most {limit} at once in a worker, "),
-            None => String::new(),
-        };
+        let per_node =
+            self.concurrency_per_node.map(|limit| format!("at most {limit} at once in a worker, "));
+        let alone = self.exclusive.then(|| "one at a time over all workers, ".to_owned());
+        let in_hand = self.concurrency.map(|limit| format!("at most {limit} at once over all workers, "));
+        let rate = self.rate_messages.zip(self.rate_period_ms).map(|(messages, ms)| {
+            format!("at most {messages} in {}, ", format_duration(Duration::from_millis(ms)))
+        });
+        let at_once: String = [per_node, alone, in_hand, rate].into_iter().flatten().collect();
         let timeout = match self.timeout_ms {
             Some(ms) => format!("a run may take {}", format_duration(Duration::from_millis(ms))),
             None => "a run may take for ever".to_owned(),
@@ -409,6 +439,7 @@ mod tests {
             listeners: 2,
             changes: Vec::new(),
             paused_by: Vec::new(),
+            rate_until: None,
         }
     }
 
@@ -503,6 +534,39 @@ mod tests {
         let text = "more workers would not help: 3 of 4 slots are free, yet 40 messages wait, the oldest for 1m30s: look \
                     at one of them";
         check(queue(), &[worker(1)], well, "slots-free", text);
+    }
+
+    #[test]
+    fn more_workers_do_not_help_against_a_limit_that_holds_for_all() {
+        let limited = |settings, rate_until| QueueView { settings, rate_until, ..queue() };
+        let settings = QueueSettings { exclusive: true, ..QueueSettings::DEFAULT };
+        let text = "more workers would not help: it is exclusive, one message at a time, and busy, 12/s arrive and 9.0/s \
+                    end";
+        let well = Some(rates(0, 0, 500));
+        check(limited(settings, None), &[worker(1)], well, "exclusive-busy", text);
+        let settings = QueueSettings { concurrency: Some(8), ..QueueSettings::DEFAULT };
+        let text =
+            "more workers would not help: concurrency 8 holds for all of them together, and is reached";
+        let slow = check(limited(settings, None), &[worker(4)], None, "concurrency-limit", text);
+        assert!(slow.text().contains("limits      at most 8 at once over all workers, a run may take 5m"));
+        let rate = millpond::Rate { count: 30, period: Duration::from_secs(60) };
+        let settings = QueueSettings { rate: Some(rate), ..QueueSettings::DEFAULT };
+        let text = "more workers would not help: its rate of 30 in 1m holds for all of them together";
+        let slow = check(
+            limited(settings, Some(NOW + Duration::from_secs(2))),
+            &[worker(4)],
+            None,
+            "rate-limited",
+            text,
+        );
+        assert!(slow.text().contains("limits      at most 30 in 1m, a run may take 5m"));
+        check(
+            limited(settings, None),
+            &[worker(4)],
+            None,
+            "no-free-slots",
+            "more workers would help: all 4 slots are busy",
+        );
     }
 
     #[test]

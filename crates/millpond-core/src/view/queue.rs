@@ -34,6 +34,8 @@ pub struct QueueView {
     pub changes: Vec<SettingChange>,
     /// Everything that holds it.
     pub paused_by: Vec<Pause>,
+    /// Until when its rate has no room; `None`: it has, or there is no rate.
+    pub rate_until: Option<Timestamp>,
 }
 
 /// A setting that an operator changed at run time. It wins over the declaration.

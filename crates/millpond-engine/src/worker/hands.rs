@@ -90,6 +90,12 @@ impl Hands {
         Left { in_hand, suspects: claims.values().any(|claim| claim.suspects) }
     }
 
+    /// Unsettled messages of the claims of one subscription.
+    pub(crate) fn of(&self, subscription: i64) -> usize {
+        let is_its = |claim: &&InHand| claim.held.is_some_and(|held| held.subscription == subscription);
+        self.lock().values().filter(is_its).map(|claim| claim.unsettled).sum()
+    }
+
     /// Those of the store's claims for this worker that it does not know.
     pub(crate) fn unknown(&self, stored: &[ClaimRef]) -> Vec<ClaimRef> {
         let claims = self.lock();

@@ -10,7 +10,8 @@ use millpond_core::store::{Claim, Pulse};
 
 use crate::worker::feed::Waiting;
 use crate::worker::hands::Hands;
-use crate::worker::plan::{InHand, Speed, next_lease};
+use crate::worker::limited::Limited;
+use crate::worker::plan::{Ahead, InHand, Speed, next_lease};
 use crate::worker::settler::Endings;
 use crate::worker::slot::Station;
 
@@ -27,6 +28,12 @@ pub(super) struct Line {
     /// How long the oldest ready message of each class had waited at the last pulse.
     pub(super) waited: [Option<Duration>; CLASSES as usize],
     pub(super) turn: u64,
+    /// Whether it waits for room under a limit of its queue.
+    pub(super) limited: Limited,
+    /// Who reads its queue, as its first claim said.
+    subscription: Option<i64>,
+    /// What was in hand of it when it asked last, if a settlement may make room.
+    in_hand: usize,
 }
 
 impl Line {
@@ -40,6 +47,9 @@ impl Line {
             has_suspects: false,
             waited: [None; CLASSES as usize],
             turn: 0,
+            limited: Limited::default(),
+            subscription: None,
+            in_hand: 0,
         }
     }
 
@@ -51,7 +61,8 @@ impl Line {
             (self.station.feed.size(), self.station.board.counts());
         let slots = self.station.tuning.slots();
         let each = self.station.kinds.messages_max();
-        next_lease(InHand { slots, each, stuck, waiting, waiting_bytes, running }, self.speed)
+        let ahead = Ahead::of(&self.station.tuning.settings());
+        next_lease(InHand { slots, each, stuck, waiting, waiting_bytes, running, ahead }, self.speed)
     }
 
     /// Where the next lease looks: classes by weight and age, and in each the lanes by turn.
@@ -60,6 +71,18 @@ impl Line {
         self.turn = turn.wrapping_add(1);
         let classes = pick::classes(turn, &self.waited);
         classes.into_iter().flat_map(|class| pick::lanes(turn).map(|lane| (class, lane))).collect()
+    }
+
+    /// A lease begins, of ordinary messages or of suspects.
+    pub(super) fn notes_in_hand(&mut self, hands: &Hands) {
+        self.in_hand = match Ahead::of(&self.station.tuning.settings()) {
+            Ahead::Far => 0,
+            Ahead::NoFurther | Ahead::OneClaim => self.now_in_hand(hands),
+        };
+    }
+
+    fn now_in_hand(&self, hands: &Hands) -> usize {
+        self.subscription.map_or(0, |subscription| hands.of(subscription))
     }
 
     /// A lease of ordinary messages begins. What is heard of from here on may come after what it reads.
@@ -76,11 +99,30 @@ impl Line {
 
     /// A lease found nothing.
     pub(super) const fn found_nothing(&mut self, suspect: bool) {
+        self.limited = Limited::No;
         if suspect {
             self.has_suspects = false;
         } else {
             self.leasing = false;
             self.waited = [None; CLASSES as usize];
+        }
+    }
+
+    /// A lease found no room under a limit: the queue is asked again when there may be some.
+    pub(super) fn found_no_room(&mut self, suspect: bool, wait: Option<Duration>, hands: &Hands) {
+        self.limited = self.limited.again(wait, Instant::now());
+        // What was settled while the answer was on its way.
+        self.settled(hands);
+        if !suspect {
+            self.leasing = false;
+            self.may_have_more = true;
+        }
+    }
+
+    /// Something was settled; if it was of this queue, there may be room now.
+    pub(super) fn settled(&mut self, hands: &Hands) {
+        if self.limited != Limited::No && self.now_in_hand(hands) < self.in_hand {
+            self.limited = self.limited.settled(Instant::now());
         }
     }
 
@@ -105,6 +147,8 @@ impl Line {
 pub(super) fn take_claim(line: &mut Line, hands: &Hands, endings: &Endings, claim: Claim) {
     let Claim { held, messages, .. } = claim;
     let suspects = messages.first().is_some_and(|message| message.suspect != 0);
+    line.limited = Limited::No;
+    line.subscription = Some(held.subscription);
     hands.take(held, messages.len(), suspects);
     endings.expect(held.token, messages.len());
     let since = Instant::now();

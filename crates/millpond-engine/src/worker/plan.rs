@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use millpond_core::queue::QueueSettings;
 use millpond_core::store::CLAIM_MESSAGES_MAX;
 
 /// Work that a slot may have waiting, in time.
@@ -101,13 +102,41 @@ pub(crate) struct InHand {
     pub(crate) waiting_bytes: usize,
     /// Calls that have started and not ended.
     pub(crate) running: usize,
+    /// How far it may lease ahead.
+    pub(crate) ahead: Ahead,
+}
+
+/// How far a queue may lease ahead of its handlers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ahead {
+    /// As far as they are fast.
+    Far,
+    /// No further than its slots: what waits here takes room from other nodes.
+    NoFurther,
+    /// As far as they are fast, and not again before that is done: it has one claim at a time.
+    OneClaim,
+}
+
+impl Ahead {
+    /// By the settings of the queue.
+    pub(crate) const fn of(settings: &QueueSettings) -> Self {
+        match settings {
+            QueueSettings { exclusive: true, .. } => Ahead::OneClaim,
+            QueueSettings { concurrency: Some(_), .. } => Ahead::NoFurther,
+            _ => Ahead::Far,
+        }
+    }
 }
 
 /// The next lease of a queue: messages and bytes at most. `None`: it has enough.
 pub(crate) fn next_lease(hand: InHand, speed: Speed) -> Option<(usize, usize)> {
     let slots = hand.slots.saturating_sub(hand.stuck).saturating_mul(hand.each);
-    let target = slots.saturating_mul(speed.prefetch()).min(AHEAD_MAX);
+    let prefetch = if hand.ahead == Ahead::NoFurther { 1 } else { speed.prefetch() };
+    let target = slots.saturating_mul(prefetch).min(AHEAD_MAX);
     let have = hand.waiting + hand.running.saturating_mul(hand.each);
+    if hand.ahead == Ahead::OneClaim && have != 0 {
+        return None;
+    }
     // Half of it may be used up before more is asked for, so that fast handlers are fed in large claims.
     let enough = if target <= slots { target } else { target / 2 + 1 };
     if enough <= have || AHEAD_BYTES_MAX <= hand.waiting_bytes {
@@ -120,7 +149,8 @@ pub(crate) fn next_lease(hand: InHand, speed: Speed) -> Option<(usize, usize)> {
 mod tests {
     use super::*;
 
-    const IDLE: InHand = InHand { slots: 10, each: 1, stuck: 0, waiting: 0, waiting_bytes: 0, running: 0 };
+    const IDLE: InHand =
+        InHand { slots: 10, each: 1, stuck: 0, waiting: 0, waiting_bytes: 0, running: 0, ahead: Ahead::Far };
 
     /// A handler that has shown its speed for a while.
     fn speed(mean: Duration) -> Speed {
@@ -157,6 +187,24 @@ mod tests {
         check(InHand { running: 2, ..batches }, Speed::default(), Some(100));
         check(InHand { running: 3, ..batches }, Speed::default(), None);
         check(InHand { slots: 100, ..batches }, Speed::default(), Some(CLAIM_MESSAGES_MAX));
+    }
+
+    #[test]
+    fn what_a_limit_counts_is_not_leased_ahead() {
+        let quick = speed(Duration::from_micros(1));
+        let limited = InHand { ahead: Ahead::NoFurther, ..IDLE };
+        check(limited, quick, Some(10));
+        check(InHand { waiting: 4, running: 3, ..limited }, quick, Some(3));
+        check(InHand { running: 10, ..limited }, quick, None);
+    }
+
+    #[test]
+    fn an_exclusive_queue_is_asked_when_its_claim_is_done() {
+        let exclusive = InHand { slots: 1, ahead: Ahead::OneClaim, ..IDLE };
+        check(exclusive, Speed::default(), Some(1));
+        check(exclusive, speed(Duration::from_millis(10)), Some(10));
+        check(InHand { running: 1, ..exclusive }, speed(Duration::from_millis(10)), None);
+        check(InHand { waiting: 1, ..exclusive }, speed(Duration::from_millis(10)), None);
     }
 
     #[test]

@@ -98,6 +98,7 @@ impl Loop {
         loop {
             self.lease_more();
             let hold = self.not_before.map(|until| until.saturating_duration_since(Instant::now()));
+            let room = self.next_look_for_room();
             tokio::select! {
                 biased;
                 () = &mut shutdown => return,
@@ -105,11 +106,12 @@ impl Loop {
                 Some(answer) = self.leases.join_next() => self.leased(answer),
                 queues = woken.next() => self.woken(&queues),
                 () = self.low.notified() => {}
-                () = self.settled.notified() => {}
+                () = self.settled.notified() => self.settled(),
                 () = orders.released.notified() => {}
                 Ok(()) = self.pulses.changed() => self.pulsed(),
                 Some(ended) = self.slots.join_next_with_id() => self.slot_ended(ended.map(|(id, ())| id)),
                 () = sleep(hold.unwrap_or(WATCH_EVERY)), if hold.is_some() || self.is_busy() => self.not_before = None,
+                () = sleep(room.unwrap_or(WATCH_EVERY)), if room.is_some() => {}
             }
             self.watch_handlers();
         }
@@ -128,7 +130,10 @@ impl Loop {
         let left = self.hands.left();
         // Also without a settlement: a claim that was taken over leaves the hands by itself.
         self.suspects = self.suspects.settled(left.suspects);
-        let can_ask = |line: &mut Line| line.has_suspects && line.next_lease().is_some();
+        let now = Instant::now();
+        let can_ask = |line: &mut Line| {
+            line.has_suspects && line.limited.hold(now).is_none() && line.next_lease().is_some()
+        };
         let with_suspects = self.queues.iter_mut().position(can_ask);
         if let Some((queue, hands_empty)) = self.suspects.ask(with_suspects, left.in_hand, self.leases.len())
         {
@@ -143,7 +148,7 @@ impl Loop {
         }
         for queue in 0..self.queues.len() {
             let line = &mut self.queues[queue];
-            if line.leasing || !line.may_have_more {
+            if line.leasing || !line.may_have_more || line.limited.hold(now).is_some() {
                 continue;
             }
             if let Some((messages, bytes)) = line.next_lease() {
@@ -164,6 +169,7 @@ impl Loop {
             Some(_) => self.suspects = Suspects::Asking { queue },
             None => line.asks(),
         }
+        line.notes_in_hand(&self.hands);
         let request = LeaseRequest {
             queue: line.station.queue.id,
             worker: self.id.clone(),
@@ -172,6 +178,7 @@ impl Loop {
             messages_max,
             bytes_max,
             hands_empty: suspect.unwrap_or(false),
+            one_by_one: line.station.tuning.slots() == 1,
         };
         self.hands.register(token);
         let store = Arc::clone(self.pond.store());
@@ -195,6 +202,7 @@ impl Loop {
         let line = &mut self.queues[queue];
         match &lease {
             Ok(Lease::Empty | Lease::Paused) => line.found_nothing(suspect),
+            Ok(Lease::Limited { wait, .. }) => line.found_no_room(suspect, *wait, &self.hands),
             _ if suspect => {}
             _ => line.may_ask_again(),
         }
@@ -209,7 +217,7 @@ impl Loop {
                 self.hands.drop_claim(token);
                 Answer::EmptyHandsFirst
             }
-            Ok(Lease::Empty | Lease::Paused) => {
+            Ok(Lease::Empty | Lease::Paused | Lease::Limited { .. }) => {
                 self.hands.drop_claim(token);
                 Answer::Nothing
             }
@@ -235,6 +243,16 @@ impl Loop {
         for line in self.queues.iter_mut().filter(|line| queues.contains(&line.station.queue.id)) {
             line.may_have_more = true;
         }
+    }
+
+    fn settled(&mut self) {
+        self.queues.iter_mut().for_each(|line| line.settled(&self.hands));
+    }
+
+    /// How long until a queue that found no room may be asked again, if one waits for that.
+    fn next_look_for_room(&self) -> Option<Duration> {
+        let now = Instant::now();
+        self.queues.iter().filter_map(|line| line.limited.hold(now)).min()
     }
 
     fn pulsed(&mut self) {
@@ -396,6 +414,53 @@ mod tests {
         };
         assert_eq!(empty(&[QueueId(1)]).await, 1, "the message may have come after the lease had looked");
         assert_eq!(empty(&[]).await, 0);
+    }
+
+    /// Answers the leases under way, and begins the next ones; answers how many.
+    async fn answer_all(loop_: &mut Loop) -> usize {
+        while let Some(answer) = loop_.leases.join_next().await {
+            loop_.leased(answer);
+        }
+        loop_.lease_more();
+        loop_.leases.len()
+    }
+
+    #[tokio::test]
+    async fn a_queue_without_room_waits_and_no_hint_makes_it_ask() {
+        let store = Arc::new(FakeStore::default());
+        store.leave_no_room();
+        let worker = Worker::new(&Pond::new(store)).concurrency(1);
+        let mut loop_ = start::start(worker.handle(&MAIL, async |_: Job<u32>| Verdict::Ack)).await.unwrap();
+        loop_.lease_more();
+        assert_eq!(answer_all(&mut loop_).await, 0);
+        loop_.woken(&[QueueId(1)]);
+        loop_.lease_more();
+        assert!(loop_.leases.is_empty() && loop_.next_look_for_room().is_some());
+        loop_.queues[0].limited = Default::default();
+        loop_.lease_more();
+        assert_eq!(loop_.leases.len(), 1, "after its wait it asks again, without a hint");
+    }
+
+    #[tokio::test]
+    async fn a_settlement_of_its_own_makes_it_look_for_room_at_once() {
+        let store = Arc::new(FakeStore::default());
+        store.leave_no_room();
+        store.give(leased(b"1"));
+        let worker = Worker::new(&Pond::new(store)).concurrency(2);
+        let limited = MAIL.concurrency(1);
+        let handler = async |_: Job<u32>| std::future::pending::<Verdict>().await;
+        let mut loop_ = start::start(worker.handle(&limited, handler)).await.unwrap();
+        loop_.lease_more();
+        assert_eq!(answer_all(&mut loop_).await, 1, "it has a slot left");
+        assert_eq!(answer_all(&mut loop_).await, 0);
+        loop_.settled();
+        loop_.lease_more();
+        assert!(loop_.leases.is_empty(), "what was settled was not of this queue");
+        let token = loop_.hands.tokens()[0];
+        loop_.hands.settled(token, 1);
+        loop_.settled();
+        loop_.lease_more();
+        assert_eq!(loop_.leases.len(), 1);
     }
 
     #[tokio::test]

@@ -141,7 +141,10 @@ impl Tuning {
 
 /// How many handlers of a queue run at once here.
 pub(crate) fn slots_of(settings: &QueueSettings, worker: usize) -> usize {
-    settings.concurrency_per_node.map_or(usize::MAX, |slots| slots as usize).min(worker)
+    match settings.exclusive {
+        true => worker.min(1),
+        false => settings.concurrency_per_node.map_or(usize::MAX, |slots| slots as usize).min(worker),
+    }
 }
 
 /// What went wrong in a run.

@@ -1,11 +1,11 @@
 -- Claims the next messages of the first part, in the order given, that has some. One row with a null offset says why
--- there are none: a suspect waits for a worker with empty hands (it has a partition), or the queue is paused (it has
--- none). What was cancelled is passed by. A lease need not be durable: losing one means another delivery.
+-- there are none: a suspect waits for a worker with empty hands (it has a partition), the queue is paused (it has
+-- none), or it has a limit over all nodes and the caller does not hold its claim lock (it has a subscription alone). What was cancelled is passed by. A lease need not be durable: losing one means another delivery.
 -- The parts of a queue are a handful, served by log_partition_part; cursor, head, messages, marks and pauses are
 -- served by primary keys.
 create function millpond.lease(
     given_now bigint, a_queue integer, classes smallint[], lanes smallint[], messages_max integer,
-    bytes_max bigint, hands_empty boolean, a_token uuid, a_worker text
+    bytes_max bigint, hands_empty boolean, a_token uuid, a_worker text, within_limits boolean
 ) returns table (
     subscription integer, partition integer, leased_at bigint, to_offset bigint, log_offset bigint, message_id uuid,
     attempt integer, releases integer, suspect smallint, sent_at bigint, attempts_max bigint,
@@ -36,9 +36,10 @@ begin
     the_time := millpond.time_of(given_now);
     -- Looked at before any lock, so that an empty part costs none.
     for part in
-        select p.id, p.lane, p.subscription_id, p.paused
+        select p.id, p.lane, p.subscription_id, p.paused, p.limited
         from (
             select p.id, t.lane, t.turn, s.id as subscription_id,
+                   exists (select 1 from millpond.queue_limit q where q.queue_id = a_queue) as limited,
                    exists (select 1 from millpond.pause z
                            where z.queue_id in (0, a_queue) and (z.until is null or z.until > the_time)) as paused,
                    (select l.log_offset from millpond.log l where l.partition = p.id
@@ -54,6 +55,11 @@ begin
         order by p.turn
     loop
         if part.paused then
+            return next;
+            return;
+        end if;
+        if part.limited and not within_limits then
+            subscription := part.subscription_id;
             return next;
             return;
         end if;
@@ -188,6 +194,26 @@ begin
     if exists (select 1 from millpond.pause z where z.queue_id in (0, a_queue) and (z.until is null or z.until > the_time)) then
         return next;
     end if;
+end
+$$;
+
+-- Of a queue that has a limit over all nodes: when the bucket of its rate is full, the time, and a row for each of its
+-- live claims, or one without. The caller holds the claim lock of the queue, taken in a statement before (R5).
+-- Everything is served by primary keys and the unique names of subscriptions: of the claims the live ones, and a marker
+-- for each partition.
+create function millpond.in_hand(given_now bigint, a_queue integer)
+returns table (full_at bigint, now bigint, messages bigint, done bit varying) language plpgsql stable
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off as $$
+#variable_conflict use_column
+declare
+    the_time bigint := millpond.time_of(given_now);
+begin
+    return query
+    select coalesce(l.full_at, 0), the_time, c.to_offset - c.from_offset + 1, c.done
+    from (select 1) as one
+    left join millpond.queue_limit l on l.queue_id = a_queue
+    left join millpond.subscription s on s.queue_id = a_queue and s.name = ''
+    left join millpond.claim c on c.subscription_id = s.id and c.token is not null;
 end
 $$;
 

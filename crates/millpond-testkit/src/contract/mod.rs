@@ -13,6 +13,7 @@ pub mod field_reports;
 pub mod history;
 pub mod hooks;
 pub mod lease;
+pub mod limits;
 pub mod listeners;
 pub mod lists;
 pub mod operations;
@@ -100,6 +101,19 @@ macro_rules! contract {
                 c032_a_backlog_survives_a_restart_of_everything
                 the_highest_claim_is_kept_as_the_cursor
                 a_committed_effect_is_done_whatever_the_verdict
+            }
+            limits {
+                c024_an_exclusive_queue_runs_one_after_the_other_over_two_nodes
+                c025_an_exclusive_queue_holds_no_other_up
+                c026_exclusive_and_a_limit_on_how_many_are_refused_together
+                exclusive_is_raised_by_declarations_and_lowered_by_an_operator
+                room_is_what_is_not_in_hand
+                racing_leases_never_pass_the_limit
+                never_more_run_than_the_queue_says
+                an_exclusive_queue_gives_one_to_who_may_run_more
+                what_was_cancelled_takes_no_room
+                a_rate_gives_so_many_in_a_period
+                workers_wait_for_a_rate
             }
             transactions {
                 a_unit_of_work_delivers_what_it_commits_and_nothing_else
