@@ -325,8 +325,9 @@ fn dropped_begin_is_kept(scene: &mut Scene) -> Outcome<()> {
     scene.worker(Setup::default())?;
     let fickle = MessageOrder { kind: Kind::Fickle, ..MessageOrder::steady(5) };
     scene.send(EFFECTS.name(), vec![fickle; 30])?;
-    scene.until("30 handlers that run", |events| count(events, is_begun) >= 30)?;
-    // With the bug nothing that comes later is ever committed.
+    // With the bug nothing that comes after the first of them is ever committed, and perhaps no more than those begin.
+    let enough = if scene.sabotaged { 5 } else { 30 };
+    scene.until("handlers that run", |events| count(events, is_begun) >= enough)?;
     if scene.sabotaged { scene.watch(ENDLESS) } else { scene.drain() }
 }
 
